@@ -73,8 +73,8 @@ nccl_engine::nccl_engine(const nccl::api& functions, nccl::handle parent, double
 nccl_engine::~nccl_engine() {
   const auto start = clock::now();
   try {
-    for (int turns = 0; lost_.empty() && (urgent_ || urgent_runs_); ++turns) {
-      if (seconds_since(start) > (ends_ || ends_run_ ? patience_ : std::min(patience_, k_last_messages))) break;
+    for (int turns = 0; lost_.empty() && (urgent_.waits || urgent_.runs); ++turns) {
+      if (seconds_since(start) > (ends_.waits || ends_.runs ? patience_ : std::min(patience_, k_last_messages))) break;
       serve();
       wait_a_little(turns);
     }
@@ -93,8 +93,8 @@ void nccl_engine::send(int to, std::span<const std::byte> message) {
   head value;
   std::memcpy(&value, message.data(), std::min(sizeof value, message.size()));
   const bool end = value.what == static_cast<std::uint64_t>(kind::given_up);
-  ends_ = ends_ || end;
-  urgent_ = urgent_ || end || (value.what == static_cast<std::uint64_t>(kind::data) && value.copy == 0);
+  ends_.waits = ends_.waits || end;
+  urgent_.waits = urgent_.waits || end || (value.what == static_cast<std::uint64_t>(kind::data) && value.copy == 0);
 }
 
 // The bytes that still have to go to a rank, with the heads of one part for each message.
@@ -187,8 +187,8 @@ void nccl_engine::begin_round() {
   now_ = phase::enqueued;
   waited_ = 0;
   began_ = clock::now();
-  urgent_runs_ = std::exchange(urgent_, false);  // `more` tells of what did not fit
-  ends_run_ = std::exchange(ends_, false) || ends_run_;
+  urgent_.runs = std::exchange(urgent_.waits, false);  // `more` tells of what did not fit
+  ends_.runs = std::exchange(ends_.waits, false) || ends_.runs;
 }
 
 bool nccl_engine::move_on() {
@@ -202,8 +202,8 @@ bool nccl_engine::move_on() {
     return false;
   }
   now_ = phase::idle;
-  urgent_runs_ = more_;
-  ends_run_ = ends_run_ && more_;
+  urgent_.runs = more_;
+  ends_.runs = ends_.runs && more_;
   device_->copy(host_[1].data(), memory_[1].data(), slot_ * size(), on_.get());
   device_->synchronize(on_.get());
   for (int p = 0; p < size(); ++p)
@@ -218,8 +218,8 @@ int nccl_engine::receive(bytes& message, double seconds) {
   for (int turns = 0;; ++turns) {
     try {
       // Who takes a message may not come back for long: what others wait for is in a round before.
-      if (!come_.empty() && urgent_ && now_ == phase::idle) begin_round();
-      if (!come_.empty() && !urgent_ && !more_) {
+      if (!come_.empty() && urgent_.waits && now_ == phase::idle) begin_round();
+      if (!come_.empty() && !urgent_.waits && !more_) {
         const int from = come_.front().first;
         message = std::move(come_.front().second);
         come_.pop_front();
@@ -239,14 +239,14 @@ int nccl_engine::receive(bytes& message, double seconds) {
     if (waited_ > patience_) give_up();
     // This rank goes on when its blocks are in a round: no other rank can be past its exchange, so all join the round that runs. The end of
     // a call may follow blocks that fill several rounds.
-    if (seconds_since(start) >= seconds && !urgent_ && !(ends_run_ && more_)) return -1;
+    if (seconds_since(start) >= seconds && !urgent_.waits && !(ends_.runs && more_)) return -1;
     wait_a_little(turns);
   }
 }
 
 void nccl_engine::serve() {
   if (over_.aborted() || size() == 1) return;
-  if (now_ == phase::idle && (urgent_ || more_)) begin_round();
+  if (now_ == phase::idle && (urgent_.waits || more_)) begin_round();
   if (now_ != phase::idle) (void)move_on();
 }
 

@@ -90,10 +90,13 @@ class nccl_engine final : public transport {
   bool more_ = false;  // a rank had more to send in the last round
   // A block of an exchange, or the end of a call, waits, which is in no round yet; one is in the round that runs. Confirmations, requests
   // and repeated blocks do not count: at the end of a call no rank may be left that takes them.
-  bool urgent_ = false, urgent_runs_ = false;
-  bool ends_ = false, ends_run_ = false;  // it is the end of a call
-  clock::time_point began_;               // the round
-  double waited_ = 0;                     // seconds for which receive() has waited for this round
+  // ends: it is the end of a call.
+  struct urgency {
+    bool waits = false, runs = false;
+  };
+  urgency urgent_, ends_;
+  clock::time_point began_;  // the round
+  double waited_ = 0;        // seconds for which receive() has waited for this round
   std::vector<int> lost_;
 };
 
@@ -103,8 +106,8 @@ class nccl_link {
   // Moves a word by each kind of operation, so that NCCL has made its connections and loaded its kernels before any other work runs: while
   // a kernel waits for another rank, these steps can wait for the kernel.
   nccl_link(const nccl::api& functions, nccl::handle parent, std::shared_ptr<nccl_engine> engine);
-  // A rank calls `answer` again and again while it waits for the device, so that it answers requests of the others. What it throws ends the
-  // wait.
+  // A rank calls `answer` again and again while it waits for the device, so that it answers requests of the others. An exception of
+  // it ends the wait.
   void answer_by(std::function<void()> answer) { answer_ = std::move(answer); }
   // This rank leaves a call by an error. If operations have begun since finish(), others may not join them, but later ones in their place:
   // so they are ended, and later ones throw device_error. A call begins with an exchange of messages, so no rank begins an operation of the
