@@ -57,12 +57,12 @@ class group {
   // $BALLAST_DEVICE_PATIENCE. Throws invalid_argument_error: an empty list, a number below 0, options. A number above the last device is
   // refused when a plan is made.
   BALLAST_API static group devices(std::vector<int> numbers, const group_options& how = {});
-  // Joins the ranks of a communicator of NCCL 2.18 or later (an ncclComm_t), a GPU each: calls compute on the communicator's device. Every
-  // rank calls it; two communicators of the group's own are split off, so the caller may use or release the given one afterwards. Blocks
-  // go from the memory of one device to that of another. The library links no NCCL: it takes the one that the process has loaded,
-  // $BALLAST_NCCL can name its file. A rank that does not answer within `patience`, or that NCCL finds to have ended, ends the call on the
-  // others with rank_lost_error, and the group's communicators; NCCL cannot go on without it. Throws invalid_argument_error: null,
-  // options. Throws unsupported_error: no NCCL, or an older one. Throws device_error with NCCL's words.
+  // Joins the ranks of a communicator of NCCL 2.18 or later (an ncclComm_t), a GPU each: calls compute on its device. Every rank calls it;
+  // the caller may release the communicator afterwards. Blocks go from device to device. The library takes the NCCL that the process has
+  // loaded; $BALLAST_NCCL can name its file. A rank that does not answer within `patience`, or has ended, ends the call on the others with
+  // rank_lost_error, and the group. An exception of a rank ends the call on the others with an error that names it; if devices exchanged
+  // then, later exchanges throw device_error. The group's end waits up to `patience` for others to hear of it. Throws
+  // invalid_argument_error: null, options; unsupported_error: no NCCL, or an older one; device_error with NCCL's words.
   BALLAST_API static group nccl(void* communicator, const group_options& how = {});
 
   explicit operator bool() const noexcept { return state_ != nullptr; }

@@ -16,33 +16,17 @@ namespace ballast::wire {
 
 namespace {
 
-constexpr double k_longest_pause = 1;       // seconds between two requests for a block
-constexpr double k_longest_wait = 0.05;     // seconds until losses are looked for again
-constexpr int k_waits_at_end = 12;          // pauses of resend_after for which end_call() waits
-constexpr std::size_t k_small = 32 * 1024;  // bytes that add() sends whole to all ranks
-
-std::vector<int> list_of(std::span<const std::byte> body) {
-  std::vector<std::int32_t> made(body.size() / 4);
-  if (!made.empty()) std::memcpy(made.data(), body.data(), made.size() * 4);
-  return {made.begin(), made.end()};
-}
-
-// The two weighted sums of a message of integers, which are sums over the ranks like its words.
-void weigh(std::span<const std::int64_t> words, std::int64_t (&sums)[2]) {
-  std::uint64_t plain = 0, weighted = 0;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    plain += static_cast<std::uint64_t>(words[i]);
-    weighted += static_cast<std::uint64_t>(words[i]) * (0x9e3779b97f4a7c15u * (2 * i + 1));
-  }
-  sums[0] = static_cast<std::int64_t>(plain);
-  sums[1] = static_cast<std::int64_t>(weighted);
-}
-
+constexpr double k_longest_pause = 1;  // seconds between two requests for a block
+constexpr double k_longest_first_pause = 1e6;
+constexpr double k_longest_wait = 0.05;  // seconds until losses are looked for again
+constexpr int k_waits_at_end = 12;       // pauses of resend_after for which end_call() waits
 }  // namespace
 
 exchange::exchange(std::shared_ptr<transport> over, const group_options& how) : over_(std::move(over)), how_(how), rank_(over_->rank()) {
   for (int r = 0; r < over_->size(); ++r) members_.push_back(r);
   place_ = place_of(rank_);
+  wait_of_.assign(members_.size(), k_none);
+  heard_.assign(members_.size(), 0);
 }
 
 std::size_t exchange::place_of(int rank) const {
@@ -65,16 +49,22 @@ head exchange::head_for(int to, kind what, const moment& when) const {
   return made;
 }
 
-void exchange::send(int to, kind what, const moment& when) { over_->send(to, make_message(head_for(to, what, when), {})); }
+void exchange::send(int to, kind what, const moment& when, std::uint64_t copy) {
+  head value = head_for(to, what, when);
+  value.copy = copy;
+  over_->send(to, make_message(value, {}));
+}
 
 // Tells the other ranks that the call is over; copy = 1: since a block came damaged each time.
 void exchange::send_end(bool spoiled) {
   running_ = false;
-  for (const int to : members_) {
-    if (to == rank_) continue;
-    head value = head_for(to, kind::given_up, now());
-    value.copy = spoiled ? 1 : 0;
-    over_->send(to, make_message(value, {}));
+  left_ = {call_, epoch_, rank_, spoiled};
+  if (leaves_) leaves_();
+  for (const int to : members_)
+    if (to != rank_) send(to, kind::given_up, now(), spoiled ? 1 : 0);
+  try {
+    answer();      // an engine of rounds begins one with what was sent
+  } catch (...) {  // the error that ends the call is the one to tell
   }
 }
 
@@ -87,8 +77,7 @@ bool exchange::poll(double seconds) {
   bytes message;
   const auto start = clock::now();
   const int from = over_->receive(message, seconds);
-  const double waited = std::min(seconds_since(start), 2 * seconds);
-  for (wait& each : waits_) each.silent += waited;
+  waited_ += std::min(seconds_since(start), 2 * seconds);
   if (from < 0) return false;
   take(from, std::move(message));
   return true;
@@ -99,8 +88,7 @@ void exchange::take(int from, bytes&& message) {
   if (!read_head(message, value) || value.from != static_cast<std::uint64_t>(from) || value.to != static_cast<std::uint64_t>(rank_))
     return damaged(from);
   if (is_lost(from)) return send_list(from, 1);  // it was given up and does not know
-  const std::size_t peer = place_of(from);
-  if (peer < waits_.size()) waits_[peer].silent = 0;
+  heard_[place_of(from)] = waited_;
   const kind what = static_cast<kind>(value.what);
   if (what == kind::regroup) {
     if (!body_is_whole(message, value)) return damaged(from);
@@ -111,99 +99,162 @@ void exchange::take(int from, bytes&& message) {
   switch (what) {
     case kind::data: return take_data(value, std::move(message));
     case kind::received: unconfirmed_.erase({from, when}); return;
-    case kind::wanted:
-      if (const auto kept = unconfirmed_.find({from, when}); kept != unconfirmed_.end()) send_again(from, kept->second);
+    case kind::wanted: return take_wanted(value);
+    case kind::waiting: return;  // it lives
+    case kind::left:
+      // It has sent nothing of this step, so it left before.
+      if (running_ && when == now() && awaited(from) != nullptr) take_end({when.call, when.epoch - 1, from, value.copy != 0});
       return;
-    case kind::given_up: {
-      if (value.call < call_) return;
-      ended_ = {value.call, from, value.copy != 0};
+    case kind::origin_wanted:
+      if (const auto found = gatherings_.find(when); found != gatherings_.end())
+        over_->send(from, make_message(head_for(from, kind::origin, when), found->second->messages[place_]));
       return;
-    }
+    case kind::origin: return take_origin(value, std::move(message));
+    case kind::given_up: return take_end({value.call, value.epoch, from, value.copy != 0});
     case kind::regroup: return;
   }
 }
 
-// Leaves the call if another rank has ended it.
-void exchange::leave_if_ended() {
-  if (ended_.call != call_ || ended_.from < 0) return;
+// Answers always: a rank that asks must learn that this one lives, also if it waits for a third one itself.
+void exchange::take_wanted(const head& value) {
+  const int from = static_cast<int>(value.from);
+  const moment when = {value.call, value.epoch};
+  const auto kept = unconfirmed_.find({from, when});
+  if (kept == unconfirmed_.end()) {
+    // A block that was sent and is not kept any more has been confirmed; then the other rank does not heed the answer.
+    if (now() < when) return send(from, kind::waiting, when);
+    return send(from, kind::left, when, left_.call == when.call && left_.spoiled ? 1 : 0);
+  }
+  sent& block = kept->second;
+  if (value.copy != 0 && block.make) {
+    head same;
+    (void)read_head(block.message, same);
+    block.message = make_message(same, block.make());
+  }
+  send_again(from, block);
+}
+
+// Another rank has left a call. The first of several counts.
+void exchange::take_end(const end& found) {
+  if (found.call < call_) return;
+  const auto order = [](const end& each) { return moment{each.call, each.epoch}; };
+  if (ended_.from < 0 || ended_.call < call_ || order(found) < order(ended_)) ended_ = found;
+}
+
+// Returns whether the step that runs cannot end, since a rank has left the call. Blocks that it sent before may still be on their way
+// through others, so a step up to its last one goes on, unless its own block is missing.
+bool exchange::must_leave() { return has_call_ended() && (epoch_ > ended_.epoch || awaited(ended_.from) != nullptr); }
+
+void exchange::leave() {
   running_ = false;
   const end found = std::exchange(ended_, {});
+  left_ = {call_, epoch_, found.from, found.spoiled};
+  if (leaves_) leaves_();
   if (found.spoiled && seen_ != nullptr)
     seen_->detected("group.wire", found.from, std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
   throw call_ended(found.from, found.spoiled);
 }
 
+// Returns the wait for a rank's block in the step that runs; null if there is none, or it has come.
+exchange::wait* exchange::awaited(int from) {
+  const std::size_t place = place_of(from);
+  if (!running_ || place >= members_.size() || members_[place] != from || wait_of_[place] == k_none) return nullptr;
+  wait& found = waits_[wait_of_[place]];
+  return found.here ? nullptr : &found;
+}
+
 void exchange::take_data(const head& value, bytes&& message) {
   const int from = static_cast<int>(value.from);
   const moment when = {value.call, value.epoch};
-  const bool awaited = running_ && when == now() && !waits_[place_of(from)].here;
-  const bool again = when < now() || (when == now() && !awaited) ||
-                     std::ranges::any_of(early_, [&](const early& each) { return each.from == from && each.when == when; });
-  if (again) return send(from, kind::received, when);
-  if (wanted_ != protection::off && !body_is_whole(message, value)) {
-    if (awaited) return damaged(from);
-    return send(from, kind::wanted, when);
+  wait* const at = when == now() ? awaited(from) : nullptr;
+  if (at == nullptr && early_.contains({when, from})) return;
+  if (at == nullptr && (when < now() || when == now())) {
+    // A repeated block, or one of a rank that makes another call.
+    if (running_ && when == now()) {
+      const bool other = wait_of_[place_of(from)] == k_none;
+      unlike_ = unlike_ || other;
+      if (!other && missing_ > 0) return;  // arrived() will confirm it
+    }
+    return send(from, kind::received, when);
   }
-  send(from, kind::received, when);
-  if (awaited) return accept(value, std::move(message));
-  early_.push_back({when, from, std::move(message)});
+  if (wanted_ != protection::off && !body_is_whole(message, value)) return at != nullptr ? damaged(*at) : send(from, kind::wanted, when);
+  if (at != nullptr) return accept(*at, value, std::move(message));
+  early_[{when, from}] = std::move(message);
 }
 
-void exchange::accept(const head& value, bytes&& message) {
-  wait& at = waits_[place_of(static_cast<int>(value.from))];
-  at.here = true;
-  at.alike = value.digest == digest_;
-  at.block.assign(message.begin() + sizeof(head), message.end());
-  if (seen_ == nullptr || wanted_ == protection::off) return;
-  seen_->checked(2);
-  if (value.copy > 0)
-    seen_->detected("group.wire", static_cast<std::int64_t>(value.from), std::numeric_limits<double>::quiet_NaN(), 0,
+// A block has come whole from its sender.
+void exchange::accept(wait& at, const head& value, bytes&& message) {
+  const int from = static_cast<int>(value.from);
+  bool alike = value.digest == expected_;
+  if (alike && read_) {
+    const content found = read_(body_of(message));
+    if (found == content::damaged) {
+      at.spoiled = true;
+      return damaged(at);
+    }
+    alike = found == content::whole;
+  }
+  unlike_ = unlike_ || !alike;
+  if (alike && !read_) at.block.assign(message.begin() + sizeof(head), message.end());
+  if (seen_ != nullptr && wanted_ != protection::off) {
+    seen_->checked(2);
+    if (value.copy > 0) repaired("group.wire", from);
+  }
+  arrived(at);
+}
+
+// Records what has been sent more than once.
+void exchange::repaired(const char* site, int from) {
+  if (seen_ != nullptr && wanted_ != protection::off)
+    seen_->detected(site, from, std::numeric_limits<double>::quiet_NaN(), 0,
                     wanted_ == protection::correct ? action::recomputed : action::uncorrectable, 0);
 }
 
-void exchange::ask(std::size_t peer) {
-  waits_[peer].asked = clock::now();
-  send(members_[peer], kind::wanted, now());
+// Confirms the blocks of a step together, when the last has come. So a rank whose blocks are confirmed knows that the ranks which it sent
+// them to need nothing more of this step, from no rank. Over NCCL none could ask a third rank once this one makes no rounds any more.
+void exchange::arrived(wait& at) {
+  at.here = true;
+  if (--missing_ > 0) return;
+  for (const wait& each : waits_) send(members_[each.place], kind::received, now());
+}
+
+void exchange::ask(wait& at) {
+  at.asked = clock::now();
+  send(members_[at.place], kind::wanted, now(), at.spoiled ? 1 : 0);
+  if (at.spoiled && at.damaged > 1) ask_origins();
+}
+
+// Asks for the blocks that are late. Returns when the next ones will be.
+exchange::clock::time_point exchange::ask_late() {
+  const auto time = clock::now();
+  auto next = time + std::chrono::hours(24);
+  for (wait& each : waits_) {
+    if (each.here) continue;
+    const auto due = [&] { return each.asked + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(each.pause)); };
+    if (due() <= time) {
+      // A rank that lives answers. It must have several occasions before it counts as lost.
+      each.pause = std::min({2 * each.pause, how_.patience / 4, k_longest_pause});
+      ask(each);
+    }
+    next = std::min(next, due());
+  }
+  return next;
 }
 
 // A message of this rank came damaged: it may have been the block that is awaited.
 void exchange::damaged(int from) {
-  const std::size_t peer = place_of(from);
-  if (!running_ || peer >= members_.size() || members_[peer] != from || waits_[peer].here) return;
-  if (++waits_[peer].damaged < how_.tries) return ask(peer);
-  if (seen_ != nullptr) seen_->detected("group.wire", from, std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
+  if (wait* const at = awaited(from)) damaged(*at);
+}
+
+void exchange::damaged(wait& at) {
+  if (++at.damaged < how_.tries) return ask(at);
+  if (seen_ != nullptr)
+    seen_->detected("group.wire", members_[at.place], std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
   send_end(true);
   throw call_ended(rank_, true);
 }
 
-// Returns the members that are missed: not those that have done their part of an exchange, or of an agreement, and may have left since.
-std::vector<int> exchange::missed() {
-  std::vector<int> made;
-  for (std::size_t p = 0; p < members_.size(); ++p) {
-    const int member = members_[p];
-    if (p == place_ || is_lost(member) || (running_ && waits_[p].here)) continue;
-    if (const auto list = lists_.find(member); regrouping_ && list != lists_.end() && list->second == lost_) continue;
-    const bool silent = p < waits_.size() && waits_[p].silent > how_.patience;
-    if (over_->lost(member) || silent) made.push_back(member);
-  }
-  return made;
-}
-
-void exchange::look_for_losses() {
-  std::vector<int> found = missed();
-  if (found.empty()) return;
-  // Messages that they sent before they ended count.
-  while (poll(0)) {
-  }
-  if (running_) leave_if_ended();
-  found = missed();
-  if (found.empty()) return;
-  lost_.insert(lost_.end(), found.begin(), found.end());
-  std::ranges::sort(lost_);
-  if (!regrouping_) throw ranks_lost();
-}
-
-// ---------------------------------------------------------------- Calls and exchanges.
+// ---------------------------------------------------------------- Calls.
 
 void exchange::begin_call(run::recorder* seen, protection wanted) {
   seen_ = seen;
@@ -219,15 +270,13 @@ void exchange::next_call() {
 }
 
 void exchange::end_call() {
+  // Who has not confirmed in this time has left the call, too, or will ask in the next one.
   for (int waits = 0; waits < k_waits_at_end && !unconfirmed_.empty();) {
+    if (poll(how_.resend_after)) continue;
     std::erase_if(unconfirmed_, [&](const auto& each) { return over_->lost(each.first.first); });
-    if (unconfirmed_.empty() || poll(how_.resend_after)) continue;
     ++waits;
     for (auto& [where, kept] : unconfirmed_) send_again(where.first, kept);
   }
-  // Who has not confirmed by now has left the call, too, or will ask in the next one: of each rank only its last block can be missing.
-  const moment last = now();
-  std::erase_if(unconfirmed_, [&](const auto& each) { return each.first.second < last; });
   forget_call();
 }
 
@@ -241,208 +290,158 @@ void exchange::leave_call() {
   forget_call();
 }
 
+void exchange::answer() {
+  while (poll(0)) {
+  }
+}
+
+void exchange::leave_if_ended() {
+  if (has_call_ended()) leave();
+}
+
+// ---------------------------------------------------------------- Steps.
+
+void exchange::open(std::uint64_t digest, const std::vector<std::size_t>& from, std::function<content(std::span<const std::byte>)> read) {
+  ++epoch_;
+  if (must_leave()) leave();
+  for (const wait& each : waits_) wait_of_[each.place] = k_none;
+  waits_.clear();
+  for (const std::size_t p : from) {
+    wait_of_[p] = waits_.size();
+    wait& made = waits_.emplace_back();
+    made.place = p;
+    made.pause = std::min({how_.resend_after, how_.patience / 4, k_longest_first_pause});
+    heard_[p] = waited_;
+  }
+  missing_ = from.size();
+  expected_ = digest;
+  read_ = std::move(read);
+  unlike_ = false;
+  gathering_ = nullptr;
+  running_ = true;
+}
+
+void exchange::post(std::size_t to, std::span<const std::byte> block, std::function<bytes()> make) {
+  const int rank = members_[to];
+  sent& kept = unconfirmed_[{rank, now()}];
+  head value = head_for(rank, kind::data, now());
+  value.digest = expected_;
+  kept.message = make_message(value, block);
+  kept.make = std::move(make);
+  over_->send(rank, kept.message);
+}
+
+// Takes the blocks of this step that came before it began.
+void exchange::take_early() {
+  while (!early_.empty() && early_.begin()->first.first < now()) early_.erase(early_.begin());
+  while (!early_.empty() && early_.begin()->first.first == now()) {
+    bytes message = std::move(early_.begin()->second);
+    early_.erase(early_.begin());
+    head value;
+    (void)read_head(message, value);
+    if (wait* const at = awaited(static_cast<int>(value.from))) {
+      accept(*at, value, std::move(message));
+    } else {
+      take_data(value, std::move(message));
+    }
+  }
+}
+
+std::vector<bytes> exchange::close() {
+  struct ending {
+    exchange& of;
+    ~ending() {
+      of.running_ = false;
+      of.read_ = {};  // it may refer to what the caller has
+    }
+  } const over{*this};
+  take_early();
+  // Blocks that came while this rank computed are not late.
+  while (missing_ > 0 && poll(0)) {
+  }
+  for (wait& each : waits_) each.asked = clock::now();
+  auto look = missing_ > 0 ? ask_late() : clock::time_point();
+  while (missing_ > 0) {
+    if (must_leave()) leave();
+    const double left = -seconds_since(look);
+    if (left <= 0) look = ask_late();
+    if (!poll(std::clamp(left, 0.0, k_longest_wait))) look_for_losses();
+  }
+  std::vector<bytes> made;
+  made.reserve(waits_.size());
+  for (wait& each : waits_) made.push_back(std::move(each.block));
+  return made;
+}
+
+void exchange::passed(const moment& first) {
+  std::erase_if(unconfirmed_, [&](const auto& each) { return each.first.second < first; });
+  gatherings_.erase(gatherings_.begin(), gatherings_.lower_bound(first));
+}
+
+void exchange::throw_if_unlike() {
+  if (unlike_)
+    throw invalid_argument_error(fmt::format(
+        "group: expected the same call with the same sizes and options on all {} ranks, got another one on some", members_.size()));
+}
+
+// ---------------------------------------------------------------- Exchanges of blocks.
+
 std::vector<bytes> exchange::all_to_all(const std::vector<std::span<const std::byte>>& blocks) {
   begin_all_to_all(blocks);
   return end_all_to_all();
 }
 
 void exchange::begin_all_to_all(const std::vector<std::span<const std::byte>>& blocks) {
-  ++epoch_;
-  leave_if_ended();
-  waits_.assign(members_.size(), {});
-  for (wait& each : waits_) each.pause = how_.resend_after;
-  waits_[place_].here = true;
-  waits_[place_].block.assign(blocks[place_].begin(), blocks[place_].end());
-  running_ = true;
-  for (std::size_t step = 1; step < members_.size(); ++step) {
-    const std::size_t p = (place_ + step) % members_.size();
-    const int to = members_[p];
-    sent& kept = unconfirmed_[{to, now()}];
-    kept.message = make_message(head_for(to, kind::data, now()), blocks[p]);
-    over_->send(to, kept.message);
-  }
-  for (auto each = early_.begin(); each != early_.end();) {
-    if (each->when != now()) {
-      each = each->when < now() ? early_.erase(each) : std::next(each);
-      continue;
-    }
-    head value;
-    (void)read_head(each->message, value);
-    accept(value, std::move(each->message));
-    each = early_.erase(each);
-  }
+  std::vector<std::size_t> others;
+  for (std::size_t step = 1; step < members_.size(); ++step) others.push_back((place_ + step) % members_.size());
+  open(digest_, others);
+  own_.assign(blocks[place_].begin(), blocks[place_].end());
+  for (const std::size_t p : others) post(p, blocks[p]);
 }
 
 std::vector<bytes> exchange::end_all_to_all() {
-  // Blocks that came while this rank computed are not late.
-  while (poll(0)) {
+  std::vector<bytes> made(members_.size());
+  std::vector<bytes> came = close();
+  for (std::size_t w = 0; w < came.size(); ++w) made[waits_[w].place] = std::move(came[w]);
+  made[place_] = std::move(own_);
+  passed(now());
+  throw_if_unlike();
+  return made;
+}
+
+std::vector<bytes> exchange::some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited) {
+  if (!by_relays()) return all_to_all(blocks);
+  std::vector<std::size_t> from;
+  for (std::size_t step = 1; step < members_.size(); ++step) {
+    const std::size_t p = (place_ + step) % members_.size();
+    if (awaited[p]) from.push_back(p);
   }
-  const auto start = clock::now();
-  for (wait& each : waits_) each.asked = start;
-  for (;;) {
-    // A rank that ends the call has sent its block of this exchange, if it took part.
-    if (ended_.call == call_ && ended_.from >= 0 && !waits_[place_of(ended_.from)].here) leave_if_ended();
-    double pause = k_longest_wait;
-    bool all = true;
-    for (std::size_t p = 0; p < waits_.size(); ++p) {
-      wait& each = waits_[p];
-      if (each.here) continue;
-      all = false;
-      const double left = each.pause - seconds_since(each.asked);
-      if (left <= 0) {
-        each.pause = std::min(2 * each.pause, k_longest_pause);
-        ask(p);
-      } else {
-        pause = std::min(pause, left);
-      }
-    }
-    if (all) break;
-    if (!poll(pause)) look_for_losses();
+  open(digest_, from);
+  for (std::size_t step = 1; step < members_.size(); ++step) {
+    const std::size_t p = (place_ + step) % members_.size();
+    if (!blocks[p].empty()) post(p, blocks[p]);
   }
-  running_ = false;
-  std::vector<bytes> made;
-  bool alike = true;
-  for (wait& each : waits_) {
-    alike = alike && each.alike;
-    made.push_back(std::move(each.block));
-  }
-  waits_.clear();
-  if (!alike)
-    throw invalid_argument_error(fmt::format(
-        "group: expected the same call with the same sizes and options on all {} ranks, got another one on some", members_.size()));
+  std::vector<bytes> made(members_.size());
+  made[place_].assign(blocks[place_].begin(), blocks[place_].end());
+  std::vector<bytes> came = close();
+  for (std::size_t w = 0; w < came.size(); ++w) made[waits_[w].place] = std::move(came[w]);
+  throw_if_unlike();
   return made;
 }
 
 std::vector<bytes> exchange::gather(std::span<const std::byte> block) {
+  if (by_relays()) return gather_by_relays(block);
   return all_to_all(std::vector<std::span<const std::byte>>(members_.size(), block));
 }
 
-void exchange::barrier() { (void)gather(std::span<const std::byte>()); }
-
-void exchange::answer() {
-  while (poll(0)) {
-  }
-}
-
-// Adds the parts of all ranks, each words.size() words and their two weighted sums.
-void exchange::add_parts(const std::vector<bytes>& parts, std::span<std::int64_t> words) {
-  const auto once = [&](int) {
-    std::vector<std::uint64_t> sums(words.size() + 2, 0);
-    for (const bytes& each : parts) {
-      for (std::size_t i = 0; i < sums.size(); ++i) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, each.data() + 8 * i, 8);
-        sums[i] += word;
-      }
-    }
-    for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::int64_t>(sums[i]);
-    std::int64_t expected[2];
-    weigh(words, expected);
-    abft::finding found;
-    found.residual = std::numeric_limits<double>::quiet_NaN();
-    const bool same =
-        static_cast<std::uint64_t>(expected[0]) == sums[words.size()] && static_cast<std::uint64_t>(expected[1]) == sums[words.size() + 1];
-    found.word = same ? abft::k_pass : abft::k_fail;
-    return found;
-  };
-  if (seen_ == nullptr || wanted_ == protection::off) {
-    (void)once(0);
-    return;
-  }
-  seen_->checked(2);
-  (void)run::attempt(*seen_, wanted_, "group.sum", 0, once);
-}
-
 void exchange::add(std::span<std::int64_t> words) {
-  const std::size_t ranks = members_.size();
-  if (ranks <= 1) return;
-  const auto with_sums = [](std::span<const std::int64_t> part) {
-    std::vector<std::int64_t> made(part.begin(), part.end());
-    std::int64_t sums[2];
-    weigh(part, sums);
-    made.insert(made.end(), std::begin(sums), std::end(sums));
-    return made;
-  };
-  if (words.size_bytes() <= k_small || ranks == 2) {
-    const std::vector<std::int64_t> own = with_sums(words);
-    return add_parts(gather(std::as_bytes(std::span(own))), words);
-  }
-  // Each rank adds one segment of the words and sends it to all.
-  const std::size_t count = words.size();
-  const auto first = [&](std::size_t p) { return p * count / ranks; };
-  std::vector<std::vector<std::int64_t>> segments;
-  std::vector<std::span<const std::byte>> blocks;
-  for (std::size_t p = 0; p < ranks; ++p) segments.push_back(with_sums(words.subspan(first(p), first(p + 1) - first(p))));
-  blocks.reserve(ranks);
-  for (const auto& each : segments) blocks.push_back(std::as_bytes(std::span(each)));
-  std::vector<std::int64_t> own(first(place_ + 1) - first(place_));
-  add_parts(all_to_all(blocks), own);
-  const std::vector<std::vector<std::int64_t>> sums = gather(std::span<const std::int64_t>(own));
-  auto to = words.begin();
-  for (const auto& each : sums) to = std::ranges::copy(each, to).out;
+  if (members_.size() <= 1) return;
+  by_relays() ? add_by_relays(words) : add_directly(words);
 }
 
-// ---------------------------------------------------------------- Lost ranks.
-
-void exchange::send_list(int to, std::uint64_t copy) {
-  const std::vector<std::int32_t> list(lost_.begin(), lost_.end());
-  head value = head_for(to, kind::regroup, now());
-  value.copy = copy;
-  over_->send(to, make_message(value, std::as_bytes(std::span(list))));
-}
-
-// A list of lost ranks has come. copy = 1 marks an answer, which is not answered.
-void exchange::take_list(const head& value, std::span<const std::byte> body) {
-  const int from = static_cast<int>(value.from);
-  std::vector<int> list = list_of(body);
-  std::ranges::sort(list);
-  if (std::ranges::binary_search(list, rank_)) {
-    throw rank_lost_error(fmt::format("group: rank {} was given up by the others", rank_), {rank_});
-  }
-  const bool known = std::ranges::includes(lost_, list);
-  lists_[from] = std::move(list);
-  if (regrouping_) return;
-  if (!known) throw ranks_lost();
-  if (value.copy == 0 && value.generation == lost_.size()) send_list(from, 1);
-}
-
-void exchange::regroup() {
-  regrouping_ = true;
-  running_ = false;
-  std::size_t told = 0;  // lost ranks in the list that was sent last
-  auto start = clock::now();
-  waits_.assign(members_.size(), {});
-  for (;;) {
-    look_for_losses();
-    for (const auto& [from, list] : lists_) {
-      if (is_lost(from)) continue;
-      std::vector<int> joined;
-      std::ranges::set_union(lost_, list, std::back_inserter(joined));
-      lost_ = std::move(joined);
-    }
-    if (lost_.size() != told || seconds_since(start) > how_.resend_after) {
-      told = lost_.size();
-      start = clock::now();
-      for (const int to : members_)
-        if (to != rank_ && !is_lost(to)) send_list(to, 0);
-    }
-    const bool done = std::ranges::all_of(members_, [&](int each) {
-      const auto found = lists_.find(each);
-      return each == rank_ || is_lost(each) || (found != lists_.end() && found->second == lost_);
-    });
-    if (done) break;
-    (void)poll(how_.resend_after / 4);
-  }
-  std::erase_if(members_, [&](int each) { return is_lost(each); });
-  place_ = place_of(rank_);
-  unconfirmed_.clear();
-  early_.clear();
-  waits_.clear();
-  call_ = epoch_ = 0;
-  ended_ = {};
-  seen_ = nullptr;
-  regrouping_ = false;
-  // Who lacks this rank's list asks by sending its own again.
+void exchange::barrier() {
+  if (by_relays()) return add_by_relays({});
+  (void)gather(std::span<const std::byte>());
 }
 
 }  // namespace ballast::wire

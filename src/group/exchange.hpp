@@ -1,18 +1,20 @@
 // Exchanges of blocks between the ranks of a group, each block protected by a seal and sent again until it has come whole; sums of
 // integers; and the agreement on lost ranks.
 // Layer: group.
-// Source: docs/design/distributed.md. One exchange has one epoch: every rank sends one block, which may be empty, to every other and
-// takes one of each. A rank leaves an exchange when all blocks for it have come whole. It keeps what it sent until the other rank has
-// confirmed it, and sends it again when asked; so it answers requests of exchanges that it has left. No rank can be more than one epoch
-// ahead of another.
+// Source: docs/design/distributed.md. An exchange consists of steps. In a step, which has an epoch of its own, a rank sends one block to
+// each of some members and takes one of each of some others; both sides know of each other. A rank leaves a step when all its blocks have
+// come whole. It keeps what it sent until the other rank has confirmed it, and sends it again when asked; so it answers requests of steps
+// that it has left. A few ranks exchange directly, each with every other, in one step. More ranks gather and add in about log₂ P steps with
+// one block each: relays.cpp.
 #pragma once
 
 #include <chrono>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <cstring>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -25,6 +27,8 @@
 #include "run/recorder.hpp"
 
 namespace ballast::wire {
+
+class sum_of_ranks;
 
 // Thrown out of an exchange when ranks are lost, on each rank that is left, which then calls regroup().
 class ranks_lost : public std::exception {
@@ -42,9 +46,15 @@ class call_ended : public std::exception {
   bool damaged;
 };
 
+// It has many members because each message may change the call, the step that runs, the blocks that are kept for others, and who is lost.
 class exchange {
  public:
+  // Groups of more ranks gather and add by relays. An exchange with all of a few takes less time in one step.
+  static constexpr std::size_t k_direct_ranks = 8;
+
   exchange(std::shared_ptr<transport> over, const group_options& how);
+  // Sets another limit than k_direct_ranks, alike on all ranks: for engines whose messages go to all ranks anyhow, and for tests.
+  void set_direct_ranks(std::size_t limit) { direct_ = limit; }
 
   // The ranks that are left, ascending; ranks of the engine. place(): this rank's index in it.
   const std::vector<int>& members() const { return members_; }
@@ -58,19 +68,30 @@ class exchange {
   // to confirm the last blocks. A rank that has not will ask in the next call.
   void begin_call(run::recorder* seen, protection wanted);
   void end_call();
-  // Tells all ranks that this one leaves the call by an exception.
+  // Tells all ranks that this one leaves the call by an exception. Over NCCL it waits for the round before the one with that message.
   void leave_call();
   // Ends a call that another rank has ended.
   void forget_call();
+  // `leaves` is called when this rank leaves a call by an error, its own or another rank's.
+  void when_left(std::function<void()> leaves) { leaves_ = std::move(leaves); }
   // A number that all ranks must have alike in the exchanges that follow, such as a seal of replicated data. An exchange throws
   // invalid_argument_error if another rank's is different: the ranks made different calls, or hold different data.
   void expect_alike(std::uint64_t digest) { digest_ = digest; }
 
-  // Sends block p to member p and returns the blocks that came from the members; the own one is copied.
+  // Sends block p to member p and returns the blocks that came from the members; the own one is copied. Every rank sends to every other.
   std::vector<bytes> all_to_all(const std::vector<std::span<const std::byte>>& blocks);
   // The two halves of it: a rank may compute between them, while the blocks are on their way. No other exchange may begin meanwhile.
   void begin_all_to_all(const std::vector<std::span<const std::byte>>& blocks);
   std::vector<bytes> end_all_to_all();
+  // Compares what expect_alike() was told, before ranks that made different calls wait for blocks which the others do not send. A few ranks
+  // compare it in every exchange.
+  void check_alike() {
+    if (by_relays()) barrier();
+  }
+  // The same between ranks that have something for each other: no message goes for an empty block, and none is awaited from a member p
+  // whose awaited[p] is false. awaited[p] must be whether member p's block for this rank is not empty. A few ranks send empty blocks, too,
+  // so as to be sure.
+  std::vector<bytes> some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited);
   // Sends one block to all and returns those of all members in their order.
   std::vector<bytes> gather(std::span<const std::byte> block);
   template <class Number>
@@ -81,6 +102,9 @@ class exchange {
   void barrier();
   // Answers the messages that have come, without waiting. A rank that waits for something else than an exchange calls it.
   void answer();
+  // Returns whether another rank has ended this call. leave_if_ended() throws call_ended then.
+  bool has_call_ended() const { return ended_.from >= 0 && ended_.call == call_; }
+  void leave_if_ended();
 
   // Agrees with all ranks that are left on which are lost, and begins a new generation with them. Throws rank_lost_error if they have given
   // this rank up.
@@ -88,22 +112,24 @@ class exchange {
   const std::vector<int>& lost() const { return lost_; }  // ascending
 
  private:
+  static constexpr std::size_t k_none = ~std::size_t{0};
   using clock = std::chrono::steady_clock;
   struct sent {
     bytes message;
     std::uint64_t copies = 1;
+    std::function<bytes()> make;  // computes the block again from its sources; null: it is the rank's own
   };
-  // The state of a peer in the exchange that runs.
+  // A peer whose block is awaited in the step that runs.
   struct wait {
-    bool alike = true;  // its digest is this rank's
+    std::size_t place = 0;
     bool here = false;  // its block has come
     bytes block;
+    bool spoiled = false;     // its block came whole, but what it carries of other ranks did not
     int damaged = 0;          // copies of its block that came damaged
-    clock::time_point asked;  // when it was last asked for its block, or the exchange began
+    clock::time_point asked;  // when it was last asked for its block, or the step began
     double pause = 0;         // until it is asked again
-    double silent = 0;        // seconds for which this rank has waited since it last sent anything
   };
-  // Exchanges of all calls in their order.
+  // Steps of all calls in their order.
   struct moment {
     std::uint64_t call, epoch;
     bool operator==(const moment&) const = default;
@@ -111,54 +137,99 @@ class exchange {
   };
   // A call that a rank has ended.
   struct end {
-    std::uint64_t call = 0;
+    std::uint64_t call = 0, epoch = 0;  // the rank has sent its blocks of this step, and none later
     int from = -1;
     bool spoiled = false;
   };
-  struct early {
-    moment when;
-    int from;
-    bytes message;
+  // A reader's judgement of a block that came whole from its sender. damaged: blocks of other ranks in it are not. unlike: another call.
+  enum class content { whole, damaged, unlike };
+  // The blocks of a gather by relays: each is a message of its origin to all, with the origin's seal.
+  struct gathering {
+    moment id;                        // its first step
+    std::vector<bytes> messages;      // by place; empty: has not come
+    std::size_t from = 0, count = 0;  // those that are awaited in the step that runs; places beyond the last begin anew
   };
 
   moment now() const { return {call_, epoch_}; }
+  bool by_relays() const { return members_.size() > direct_; }
   std::size_t place_of(int rank) const;
   bool is_lost(int rank) const;
   head head_for(int to, kind what, const moment& when) const;
-  void send(int to, kind what, const moment& when);
+  void send(int to, kind what, const moment& when, std::uint64_t copy = 0);
   void send_end(bool spoiled);
   void send_again(int to, sent& kept);
+
+  // A step: open() begins it, post() sends a block, close() waits for those of the members in `from` and returns them in this order. read()
+  // examines a block before it is confirmed; one that a reader keeps is returned empty.
+  void open(std::uint64_t digest, const std::vector<std::size_t>& from, std::function<content(std::span<const std::byte>)> read = {});
+  void post(std::size_t to, std::span<const std::byte> block, std::function<bytes()> make = {});
+  void take_early();
+  std::vector<bytes> close();
+  // All ranks have come to the step `first`, so none will ask for what is older.
+  void passed(const moment& first);
   // Takes one message, waiting `seconds` at most, and acts on it. Returns whether one came. Ranks that were suspended with this one, or had
   // no processor, must not count as silent for all that time: a wait counts for twice the seconds that were asked for at most.
   bool poll(double seconds);
   void take(int from, bytes&& message);
   void take_data(const head& value, bytes&& message);
+  void take_wanted(const head& value);
+  void take_end(const end& found);
   void take_list(const head& value, std::span<const std::byte> list);
-  void accept(const head& value, bytes&& message);
-  void ask(std::size_t peer);
+  void accept(wait& at, const head& value, bytes&& message);
+  void arrived(wait& at);
+  void repaired(const char* site, int from);
+  wait* awaited(int from);
+  void ask(wait& at);
+  clock::time_point ask_late();
   void damaged(int from);
+  void damaged(wait& at);
+  bool is_missed(std::size_t place);
   std::vector<int> missed();
   void look_for_losses();
-  void leave_if_ended();
+  bool must_leave();
+  void leave();
   void next_call();
   void send_list(int to, std::uint64_t copy);
-  void add_parts(const std::vector<bytes>& parts, std::span<std::int64_t> words);
+
+  std::vector<bytes> gather_by_relays(std::span<const std::byte> block);
+  bool has_awaited(const gathering& all) const;
+  content read_messages(gathering& all, std::span<const std::byte> bundle);
+  bool store_message(gathering& all, std::size_t place, std::span<const std::byte> message);
+  void take_origin(const head& value, bytes&& message);
+  void ask_origins();
+  void add_directly(std::span<std::int64_t> words);
+  void add_by_relays(std::span<std::int64_t> words);
+  void check_sum(sum_of_ranks& sums, std::size_t from, std::size_t until, std::uint64_t marks);
+  std::uint64_t mark_of(std::size_t place, const moment& first) const;
+  void throw_if_unlike();
 
   std::shared_ptr<transport> over_;
   group_options how_;
   int rank_;
   std::vector<int> members_, lost_;
   std::size_t place_ = 0;
+  std::function<void()> leaves_;
   run::recorder* seen_ = nullptr;
   protection wanted_ = protection::correct;
+  std::size_t direct_ = k_direct_ranks;
   std::uint64_t call_ = 0, epoch_ = 0, digest_ = 0;
-  end ended_;
-  bool running_ = false;  // within all_to_all
+  end ended_, left_;      // the earliest end of this call by another rank; the end of the last call that this one left
+  bool running_ = false;  // within a step
   bool regrouping_ = false;
-  std::vector<wait> waits_;                             // by place
-  std::map<std::pair<int, moment>, sent> unconfirmed_;  // by rank
-  std::deque<early> early_;                             // blocks of exchanges that this rank has not begun
-  std::map<int, std::vector<int>> lists_;               // regroup: the lists of lost ranks that have come, by rank
+  std::vector<wait> waits_;           // the blocks of the step that runs
+  std::vector<std::size_t> wait_of_;  // by place: the number in waits_, or k_none
+  std::size_t missing_ = 0;           // blocks that have not come
+  std::uint64_t expected_ = 0;        // the digest of the step that runs
+  bool unlike_ = false;               // another rank's was different
+  std::function<content(std::span<const std::byte>)> read_;
+  double waited_ = 0;                                        // seconds for which this rank has waited
+  std::vector<double> heard_;                                // by place: waited_ when a message came last, or was first awaited
+  std::map<std::pair<int, moment>, sent> unconfirmed_;       // by rank
+  std::map<std::pair<moment, int>, bytes> early_;            // blocks of steps that this rank has not begun, by rank
+  std::map<moment, std::shared_ptr<gathering>> gatherings_;  // until all ranks have left them
+  bytes own_;                                                // the block of this rank for itself
+  std::shared_ptr<gathering> gathering_;                     // the one that runs
+  std::map<int, std::vector<int>> lists_;                    // regroup: the lists of lost ranks that have come, by rank
 };
 
 template <class Number>

@@ -65,8 +65,13 @@ group group::nccl(void* communicator, const group_options& how) {
   own.patience = 1e15;  // the engine finds who is silent
   group made(engine, own);
   made.state_->how = how;
+  made.state_->over->set_direct_ranks(static_cast<std::size_t>(engine->size()));  // a round of NCCL goes to all ranks
   made.state_->link = std::make_shared<wire::nccl_link>(functions, communicator, engine);
-  made.state_->link->answer_by([over = &*made.state_->over] { over->answer(); });  // the state outlives its link
+  made.state_->link->answer_by([over = &*made.state_->over] {  // the state outlives its link
+    over->answer();
+    over->leave_if_ended();
+  });
+  made.state_->over->when_left([link = made.state_->link.get()] { link->leave(); });
   return made;
 }
 

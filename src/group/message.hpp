@@ -14,9 +14,15 @@ namespace ballast::wire {
 
 using bytes = std::vector<std::byte>;
 
-// data: a block of an exchange. received: the block of this epoch has come whole. wanted: it has not; send it again. given_up: the sender
-// has received it damaged group_options::tries times; the call is over. regroup: ranks are lost; the body lists them.
-enum class kind : std::uint64_t { data = 0xda7a, received, wanted, given_up, regroup };
+// data: a block of a step. received: it has come whole. wanted: it has not; send it again; copy = 1: what it carries of other ranks was
+// damaged. waiting: the answer of a rank that has not come to this step. left: the answer of one that never sends that block, since it has
+// left the call; copy as in given_up. origin_wanted: send your own block of a gather itself. origin: that block, a message in a message.
+// given_up: the sender has left the call after this epoch; copy = 1: a block came damaged group_options::tries times. regroup: ranks are
+// lost; the body lists them.
+enum class kind : std::uint64_t { data = 0xda7a, received, wanted, waiting, left, origin_wanted, origin, given_up, regroup };
+
+// The receiver of a message to all.
+inline constexpr std::uint64_t k_all = ~std::uint64_t{0};
 
 // The head of a message: words of 64 bits, so that no bit of it is outside of the seal.
 struct head {

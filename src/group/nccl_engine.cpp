@@ -68,12 +68,16 @@ nccl_engine::nccl_engine(const nccl::api& functions, nccl::handle parent, double
   device_->synchronize(nullptr);
 }
 
-// Messages that others wait for still go. A round that others never join ends with the communicator; its streams and memory are released
-// after it.
+// Messages that others wait for still go: the end of a call to those that compute, too. A round that others never join ends with the
+// communicator; its streams and memory are released after it.
 nccl_engine::~nccl_engine() {
   const auto start = clock::now();
   try {
-    while (lost_.empty() && (urgent_ || urgent_runs_) && seconds_since(start) < std::min(patience_, k_last_messages)) serve();
+    for (int turns = 0; lost_.empty() && (urgent_.waits || urgent_.runs); ++turns) {
+      if (seconds_since(start) > (ends_.waits || ends_.runs ? patience_ : std::min(patience_, k_last_messages))) break;
+      serve();
+      wait_a_little(turns);
+    }
   } catch (...) {  // the others have ended
   }
   over_.abort();
@@ -88,7 +92,9 @@ void nccl_engine::send(int to, std::span<const std::byte> message) {
   peers_[static_cast<std::size_t>(to)].waiting.emplace_back(message.begin(), message.end());
   head value;
   std::memcpy(&value, message.data(), std::min(sizeof value, message.size()));
-  urgent_ = urgent_ || (value.what == static_cast<std::uint64_t>(kind::data) && value.copy == 0);
+  const bool end = value.what == static_cast<std::uint64_t>(kind::given_up);
+  ends_.waits = ends_.waits || end;
+  urgent_.waits = urgent_.waits || end || (value.what == static_cast<std::uint64_t>(kind::data) && value.copy == 0);
 }
 
 // The bytes that still have to go to a rank, with the heads of one part for each message.
@@ -181,8 +187,8 @@ void nccl_engine::begin_round() {
   now_ = phase::enqueued;
   waited_ = 0;
   began_ = clock::now();
-  urgent_runs_ = urgent_;
-  urgent_ = false;  // `more` tells of what did not fit
+  urgent_.runs = std::exchange(urgent_.waits, false);  // `more` tells of what did not fit
+  ends_.runs = std::exchange(ends_.waits, false) || ends_.runs;
 }
 
 bool nccl_engine::move_on() {
@@ -196,7 +202,8 @@ bool nccl_engine::move_on() {
     return false;
   }
   now_ = phase::idle;
-  urgent_runs_ = more_;
+  urgent_.runs = more_;
+  ends_.runs = ends_.runs && more_;
   device_->copy(host_[1].data(), memory_[1].data(), slot_ * size(), on_.get());
   device_->synchronize(on_.get());
   for (int p = 0; p < size(); ++p)
@@ -211,8 +218,8 @@ int nccl_engine::receive(bytes& message, double seconds) {
   for (int turns = 0;; ++turns) {
     try {
       // Who takes a message may not come back for long: what others wait for is in a round before.
-      if (!come_.empty() && urgent_ && now_ == phase::idle) begin_round();
-      if (!come_.empty() && !urgent_ && !more_) {
+      if (!come_.empty() && urgent_.waits && now_ == phase::idle) begin_round();
+      if (!come_.empty() && !urgent_.waits && !more_) {
         const int from = come_.front().first;
         message = std::move(come_.front().second);
         come_.pop_front();
@@ -230,15 +237,16 @@ int nccl_engine::receive(bytes& message, double seconds) {
     waited_ += std::min(std::chrono::duration<double>(time - last).count(), 0.05);
     last = time;
     if (waited_ > patience_) give_up();
-    // This rank goes on when its blocks are in a round: no other rank can be past its exchange, so all join the round that runs.
-    if (seconds_since(start) >= seconds && !urgent_) return -1;
+    // This rank goes on when its blocks are in a round: no other rank can be past its exchange, so all join the round that runs. The end of
+    // a call may follow blocks that fill several rounds.
+    if (seconds_since(start) >= seconds && !urgent_.waits && !(ends_.runs && more_)) return -1;
     wait_a_little(turns);
   }
 }
 
 void nccl_engine::serve() {
   if (over_.aborted() || size() == 1) return;
-  if (now_ == phase::idle && (urgent_ || more_)) begin_round();
+  if (now_ == phase::idle && (urgent_.waits || more_)) begin_round();
   if (now_ != phase::idle) (void)move_on();
 }
 
@@ -310,8 +318,23 @@ void nccl_link::wait_until(Ready&& ready) {
   }
 }
 
-void nccl_link::exchange(std::span<const block> out, std::span<const block> in, cuda::stream on) {
+void nccl_link::leave() {
+  if (!begun_ || over_.aborted()) return;
+  left_ = true;
+  over_.abort();
+}
+
+// The other ranks learn of the exception as they do of any.
+void nccl_link::begin() {
+  if (left_)
+    throw device_error(
+        "group: NCCL: expected devices that exchange, but a rank left an earlier call by an error while they did; make a new group");
   if (over_.aborted()) engine_->blame();
+  begun_ = true;
+}
+
+void nccl_link::exchange(std::span<const block> out, std::span<const block> in, cuda::stream on) {
+  begin();
   over_.together([&] {
     for (int p = 0; p < over_.size(); ++p) {
       const auto at = static_cast<std::size_t>(p);
@@ -324,7 +347,7 @@ void nccl_link::exchange(std::span<const block> out, std::span<const block> in, 
 }
 
 void nccl_link::add(const void* from, void* to, std::int64_t words, cuda::stream on) {
-  if (over_.aborted()) engine_->blame();
+  begin();
   over_.add(from, to, static_cast<std::size_t>(words), on);
   wait_until([&] { return over_.enqueued(); });
 }
@@ -336,6 +359,7 @@ void nccl_link::finish(cuda::stream on) {
     (void)over_.enqueued();  // throws if a rank has ended
     return false;
   });
+  begun_ = false;
 }
 
 }  // namespace ballast::wire

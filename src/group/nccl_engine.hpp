@@ -88,9 +88,13 @@ class nccl_engine final : public transport {
   phase now_ = phase::idle;
   std::uint64_t round_ = 0;
   bool more_ = false;  // a rank had more to send in the last round
-  // A block of an exchange waits, which is in no round yet; one is in the round that runs. Confirmations, requests and repeated blocks do
-  // not count: at the end of a call no rank may be left that takes them.
-  bool urgent_ = false, urgent_runs_ = false;
+  // A block of an exchange, or the end of a call, waits, which is in no round yet; one is in the round that runs. Confirmations, requests
+  // and repeated blocks do not count: at the end of a call no rank may be left that takes them.
+  // ends: it is the end of a call.
+  struct urgency {
+    bool waits = false, runs = false;
+  };
+  urgency urgent_, ends_;
   clock::time_point began_;  // the round
   double waited_ = 0;        // seconds for which receive() has waited for this round
   std::vector<int> lost_;
@@ -102,8 +106,13 @@ class nccl_link {
   // Moves a word by each kind of operation, so that NCCL has made its connections and loaded its kernels before any other work runs: while
   // a kernel waits for another rank, these steps can wait for the kernel.
   nccl_link(const nccl::api& functions, nccl::handle parent, std::shared_ptr<nccl_engine> engine);
-  // A rank calls `answer` again and again while it waits for the device, so that it answers requests of the others.
+  // A rank calls `answer` again and again while it waits for the device, so that it answers requests of the others. An exception of
+  // it ends the wait.
   void answer_by(std::function<void()> answer) { answer_ = std::move(answer); }
+  // This rank leaves a call by an error. If operations have begun since finish(), others may not join them, but later ones in their place:
+  // so they are ended, and later ones throw device_error. A call begins with an exchange of messages, so no rank begins an operation of the
+  // next call before all have left this one.
+  void leave();
   const std::shared_ptr<cuda::device>& device() const { return engine_->device(); }
   int device_number() const { return engine_->device_number(); }
 
@@ -121,10 +130,13 @@ class nccl_link {
  private:
   template <class Ready>
   void wait_until(Ready&& ready);
+  void begin();
   std::shared_ptr<nccl_engine> engine_;
   nccl::communicator over_;
   std::unique_ptr<cuda::stream_event> event_;
   std::function<void()> answer_;
+  bool begun_ = false;  // operations since finish()
+  bool left_ = false;   // some were ended, as a rank has left their call
 };
 
 }  // namespace ballast::wire

@@ -34,19 +34,22 @@ class reader {
   explicit reader(const bytes& from) : from_(from) {}
   template <class Number>
   void get(Number& value) {
-    if (sizeof value > from_.size() - at_) return;
+    if (sizeof value > from_.size() - at_) return end();
     std::memcpy(&value, from_.data() + at_, sizeof value);
     at_ += sizeof value;
   }
   void get(std::string& text) {
     std::uint64_t size = 0;
     get(size);
-    if (size > from_.size() - at_) return;
+    if (size > from_.size() - at_) return end();
     text.assign(reinterpret_cast<const char*>(from_.data()) + at_, size);
     at_ += size;
   }
+  bool at_end() const { return at_ == from_.size(); }
 
  private:
+  // The bytes are no report: without protection a bit of a length may have changed.
+  void end() { at_ = from_.size(); }
   const bytes& from_;
   std::size_t at_ = 0;
 };
@@ -109,7 +112,7 @@ report joined(exchange& over, const report& own) {
     each_count(get, part);
     std::uint64_t events = 0;
     in.get(events);
-    for (std::uint64_t e = 0; e < events; ++e) {
+    for (std::uint64_t e = 0; e < events && !in.at_end(); ++e) {
       event each;
       each_field(get, each);
       each.rank = over.members()[p];

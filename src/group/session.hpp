@@ -27,7 +27,7 @@ class left_by_other : public error {
 // Returns the message of a rank_lost_error.
 std::string lost_message(const exchange& over, std::string_view token);
 
-// Runs exchanges outside of a call: lost ranks become rank_lost_error.
+// Runs exchanges outside of a call: lost ranks become rank_lost_error, messages that stay damaged an error that names their reader.
 template <class Work>
 void in_exchange(exchange& over, std::string_view token, Work&& work) {
   try {
@@ -35,6 +35,9 @@ void in_exchange(exchange& over, std::string_view token, Work&& work) {
   } catch (const ranks_lost&) {
     over.regroup();
     throw rank_lost_error(lost_message(over, token), over.lost());
+  } catch (const call_ended& end) {
+    throw left_by_other(
+        fmt::format("{}: expected messages that are whole, rank {} of the group got one damaged each time", token, end.rank));
   }
 }
 

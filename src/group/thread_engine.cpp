@@ -41,6 +41,14 @@ void switchboard::send(int from, int to, bytes message) {
   std::chrono::milliseconds delay{0};
   switch (found->what) {
     case fault::bit: made[random / 8 % made.size()] ^= std::byte{1} << static_cast<int>(random % 8); break;
+    case fault::struck: {
+      head value;
+      if (!read_head(made, value) || value.length == 0) break;
+      made[sizeof value + random / 8 % value.length] ^= std::byte{1} << static_cast<int>(random % 8);
+      const bytes body(made.begin() + sizeof value, made.end());
+      made = make_message(value, body);
+      break;
+    }
     case fault::swapped: std::rotate(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(made.size() / 2), made.end()); break;
     case fault::misrouted: {
       int other = static_cast<int>(random % boxes_.size());

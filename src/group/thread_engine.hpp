@@ -19,9 +19,11 @@
 
 namespace ballast::wire {
 
-// Faults of a message of a rank. bit: one bit of it flips. swapped: its two halves change places. misrouted: it goes to another rank.
-// stale: the message that went to the same rank before comes instead. late: it comes some milliseconds later. lost_rank: the rank ends.
-enum class fault { bit, swapped, misrouted, stale, dropped, repeated, late, lost_rank };
+// Faults of a message of a rank. struck: one bit of its body flipped before the message got its seal, as in the memory of a rank that
+// passes on what others sent; it is not among k_faults, as the body of an own block has no other seal. bit: one bit of it flips. swapped:
+// its two halves change places. misrouted: it goes to another rank. stale: the message that went to the same rank before comes instead.
+// late: it comes some milliseconds later. lost_rank: the rank ends.
+enum class fault { bit, swapped, misrouted, stale, dropped, repeated, late, lost_rank, struck };
 inline constexpr fault k_faults[] = {fault::bit,     fault::swapped,  fault::misrouted, fault::stale,
                                      fault::dropped, fault::repeated, fault::late,      fault::lost_rank};
 

@@ -1,7 +1,7 @@
 // A campaign of faults of the wire: in each trial one random fault at one random message of a random call on 2 to 7 ranks, which are
-// threads. Every trial is compared with the clean call, bit by bit. group_campaign [--faults N] [--seed S] [--first F] [--jobs J] begins
-// with trial F and prints what became of the faults, by call and by kind. Exit status 0 if none was silent, 1 otherwise, 2 if a call did
-// not end or the clean calls are wrong.
+// threads and exchange directly or by relays. Every trial is compared with the clean call, bit by bit. group_campaign [--faults N] [--seed
+// S] [--first F] [--jobs J] begins with trial F and prints what became of the faults, by call and by kind. Exit status 0 if none was
+// silent, 1 otherwise, 2 if a call did not end or the clean calls are wrong.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -34,12 +34,14 @@
 
 #include "abft/seal.hpp"
 #include "core/counter_rng.hpp"
+#include "group/state.hpp"
 #include "support/ranks.hpp"
 
 namespace ballast::test {
 namespace {
 
 constexpr int k_fewest_ranks = 2, k_most_ranks = 7;
+constexpr int k_ways = 2;                // ranks exchange directly, or by relays
 constexpr double k_longest_trial = 300;  // seconds; a trial that takes longer hangs
 constexpr std::string_view k_fault_names[] = {"bit", "swapped", "misrouted", "stale", "dropped", "repeated", "late", "lost_rank"};
 static_assert(std::size(k_fault_names) == std::size(wire::k_faults));
@@ -278,12 +280,13 @@ struct trial {
   std::string reason;  // the text of a rank's error
 };
 
-trial run(const scene& what, int ranks, const std::vector<wire::wire_fault>& faults) {
+trial run(const scene& what, int ranks, bool relays, const std::vector<wire::wire_fault>& faults) {
   const auto board = std::make_shared<wire::switchboard>(ranks, faults);
   trial made;
   made.ranks.resize(static_cast<std::size_t>(ranks));
   const auto endings = run_ranks(board, quick(), [&](int rank, const group& own) {
     stored mine;
+    own.internal()->over->set_direct_ranks(relays ? 1 : wire::exchange::k_direct_ranks);
     what.work(own, mine);
     made.ranks[static_cast<std::size_t>(rank)] = {true, false, mine.uncorrectable, mine.bits.bits(), mine.detected};
   });
@@ -347,11 +350,13 @@ class campaign {
   bool make_clean() {
     for (const scene& each : scenes_) {
       for (int ranks = k_fewest_ranks; ranks <= k_most_ranks; ++ranks) {
-        clean_.push_back(test::run(each, ranks, {}));
-        const trial again = test::run(each, ranks, {});
-        if (judge(clean_.back(), again) == k_harmless && std::ranges::all_of(again.ranks, &rank_outcome::stored)) continue;
-        fmt::print(stderr, "{} on {} ranks: two clean calls differ, or report faults\n", each.name, ranks);
-        return false;
+        for (const bool relays : {false, true}) {
+          clean_.push_back(test::run(each, ranks, relays, {}));
+          const trial again = test::run(each, ranks, relays, {});
+          if (judge(clean_.back(), again) == k_harmless && std::ranges::all_of(again.ranks, &rank_outcome::stored)) continue;
+          fmt::print(stderr, "{} on {} ranks: two clean calls differ, or report faults\n", each.name, ranks);
+          return false;
+        }
       }
     }
     return true;
@@ -365,19 +370,22 @@ class campaign {
       const auto draw = [&](std::uint64_t below) { return core::random_bits(seed_, number, draws++) % below; };
       const std::size_t which = draw(scenes_.size());
       const int ranks = k_fewest_ranks + static_cast<int>(draw(k_most_ranks - k_fewest_ranks + 1));
-      const trial& clean = clean_[which * (k_most_ranks - k_fewest_ranks + 1) + static_cast<std::size_t>(ranks - k_fewest_ranks)];
+      const bool relays = draw(k_ways) == 1;
+      const trial& clean =
+          clean_[k_ways * (which * (k_most_ranks - k_fewest_ranks + 1) + static_cast<std::size_t>(ranks - k_fewest_ranks)) +
+                 (relays ? 1 : 0)];
       const std::size_t kind = draw(std::size(wire::k_faults));
       const int rank = static_cast<int>(draw(static_cast<std::uint64_t>(ranks)));
       const std::uint64_t message = draw(clean.messages[static_cast<std::size_t>(rank)]);
       const wire::wire_fault fault{wire::k_faults[kind], rank, message, 1, draw(~std::uint64_t{0})};
-      const std::string text = fmt::format("trial {}: {} on {} ranks, {} at message {} of rank {}", number, scenes_[which].name, ranks,
-                                           k_fault_names[kind], message, rank);
+      const std::string text = fmt::format("trial {}: {} on {} ranks{}, {} at message {} of rank {}", number, scenes_[which].name, ranks,
+                                           relays ? " by relays" : "", k_fault_names[kind], message, rank);
       {
         const std::lock_guard lock(mutex_);
         running_[job] = text;
       }
       started_[job] = milliseconds();
-      const trial found = test::run(scenes_[which], ranks, {fault});
+      const trial found = test::run(scenes_[which], ranks, relays, {fault});
       const std::int64_t taken = milliseconds() - started_[job].exchange(0);
       if (found.struck == 0) continue;  // the rank sent fewer messages this time
       ++struck_;
@@ -433,7 +441,7 @@ class campaign {
   std::size_t jobs_;
   std::atomic<std::uint64_t> next_;
   std::vector<scene> scenes_ = scenes();
-  std::vector<trial> clean_;  // by call and number of ranks
+  std::vector<trial> clean_;  // by call, number of ranks and way
   std::atomic<std::uint64_t> struck_{0};
   std::atomic<bool> over_{false};
   std::vector<std::atomic<std::int64_t>> started_;  // by job: when its trial began, 0 between trials

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,8 @@ struct record {
 
 std::int64_t word(int from, int to, std::size_t i) { return from * 1000003 + to * 7919 + static_cast<std::int64_t>(i) * 31 - 500; }
 
-// A round of everything, checked: blocks of different lengths, an empty one among them; small and large sums. Returns whether it was right.
+// A round of everything, checked: blocks of different lengths, empty ones among them, to all and to some; small and large sums. Returns
+// whether it was right.
 bool round(exchange& over) {
   bool right = true;
   const std::vector<int> members = over.members();
@@ -54,13 +56,17 @@ bool round(exchange& over) {
     for (std::size_t i = 0; i < length(over.rank(), to); ++i) out.back().push_back(word(over.rank(), to, i));
   }
   for (const auto& each : out) blocks.push_back(std::as_bytes(std::span(each)));
-  const std::vector<bytes> in = over.all_to_all(blocks);
-  for (std::size_t p = 0; p < members.size(); ++p) {
-    right = right && in[p].size() == 8 * length(members[p], over.rank());
-    for (std::size_t i = 0; right && i < in[p].size() / 8; ++i) {
-      std::int64_t found = 0;
-      std::memcpy(&found, in[p].data() + 8 * i, 8);
-      right = found == word(members[p], over.rank(), i);
+  std::vector<bool> awaited;
+  for (const int from : members) awaited.push_back(length(from, over.rank()) > 0);
+  for (const bool some : {false, true}) {
+    const std::vector<bytes> in = some ? over.some_to_some(blocks, awaited) : over.all_to_all(blocks);
+    for (std::size_t p = 0; p < members.size(); ++p) {
+      right = right && in[p].size() == 8 * length(members[p], over.rank());
+      for (std::size_t i = 0; right && i < in[p].size() / 8; ++i) {
+        std::int64_t found = 0;
+        std::memcpy(&found, in[p].data() + 8 * i, 8);
+        right = found == word(members[p], over.rank(), i);
+      }
     }
   }
   for (const std::size_t count : {std::size_t{3}, std::size_t{5000}}) {
@@ -79,26 +85,38 @@ bool round(exchange& over) {
   return right;
 }
 
-class group_ranks : public testing::TestWithParam<int> {};
+// How ranks exchange: directly, or by relays however few they are.
+enum class way { directly, by_relays };
+
+exchange& over_of(const group& own, way how) {
+  exchange& made = *own.internal()->over;
+  made.set_direct_ranks(how == way::by_relays ? 1 : 1000);
+  return made;
+}
+
+class group_ranks : public testing::TestWithParam<std::tuple<int, way>> {};
 
 TEST_P(group_ranks, exchange_and_add) {
+  const auto [ranks, how] = GetParam();
   std::atomic<int> right{0};
-  run_ranks(GetParam(), [&](int, const group& own) {
+  run_ranks(ranks, [&, how = how, ranks = ranks](int, const group& own) {
     record here;
-    exchange& over = *own.internal()->over;
+    exchange& over = over_of(own, how);
     over.begin_call(&here.seen, protection::correct);
     for (int i = 0; i < 3; ++i) right += round(over) ? 1 : 0;
     const report all = joined(over, here.seen.collect());
     over.end_call();
     own.barrier();
     EXPECT_EQ(all.verdict, verdict::clean);
-    EXPECT_EQ(own.size(), GetParam());
-    EXPECT_TRUE(GetParam() == 1 || all.checks > 0);
+    EXPECT_EQ(own.size(), ranks);
+    EXPECT_TRUE(ranks == 1 || all.checks > 0);
   });
-  EXPECT_EQ(right, 3 * GetParam());
+  EXPECT_EQ(right, 3 * ranks);
 }
 
-INSTANTIATE_TEST_SUITE_P(all, group_ranks, testing::Values(1, 2, 3, 4, 7));
+INSTANTIATE_TEST_SUITE_P(all, group_ranks,
+                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 7, 8, 17), testing::Values(way::directly, way::by_relays)));
+INSTANTIATE_TEST_SUITE_P(many, group_ranks, testing::Values(std::tuple(64, way::by_relays)));
 
 // One call of a round on three ranks with these faults. Returns the rounds that were right, and the reports.
 struct outcome {
@@ -107,14 +125,13 @@ struct outcome {
 };
 
 outcome call_with(const std::vector<wire_fault>& faults, protection wanted = protection::correct, double patience = 60,
-                  std::vector<std::uint64_t>* messages = nullptr) {
-  constexpr int ranks = 3;
+                  std::vector<std::uint64_t>* messages = nullptr, way by = way::directly, int ranks = 3) {
   const auto board = std::make_shared<switchboard>(ranks, faults);
   outcome made;
   std::mutex mutex;
   const auto endings = run_ranks(board, quick(patience), [&](int, const group& own) {
     record here(wanted);
-    exchange& over = *own.internal()->over;
+    exchange& over = over_of(own, by);
     for (;;) {
       try {
         bool right = false;
@@ -143,39 +160,164 @@ outcome call_with(const std::vector<wire_fault>& faults, protection wanted = pro
   return made;
 }
 
-class group_faults : public testing::TestWithParam<fault> {};
+class group_faults : public testing::TestWithParam<std::tuple<fault, way>> {};
 
 // Every message of every rank, confirmations among them.
 TEST_P(group_faults, each_message) {
+  const auto [what, by] = GetParam();
+  const int ranks = by == way::directly ? 3 : 5;
   std::vector<std::uint64_t> messages;
-  ASSERT_EQ(call_with({}, protection::correct, 60, &messages).right, 3);
+  ASSERT_EQ(call_with({}, protection::correct, 60, &messages, by, ranks).right, ranks);
   std::uint64_t seen = 0, tried = 0;
-  for (int rank = 0; rank < 3; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     for (std::uint64_t number = 0; number < messages[static_cast<std::size_t>(rank)]; ++number) {
-      for (std::uint64_t seed = 0; seed < (test::sampled() ? 1U : 4U); ++seed) {
-        const outcome found = call_with({{GetParam(), rank, number, 1, 17 * number + 5 + 1000 * seed}});
+      for (std::uint64_t seed = 0; seed < (test::sampled() || by == way::by_relays ? 1U : 4U); ++seed) {
+        const outcome found =
+            call_with({{what, rank, number, 1, 17 * number + 5 + 1000 * seed}}, protection::correct, 60, nullptr, by, ranks);
         ++tried;
-        const bool lost = GetParam() == fault::lost_rank;
+        const bool lost = what == fault::lost_rank;
         // A rank that is lost after the others have left the call is not missed.
-        EXPECT_EQ(found.right, lost ? 3 - found.lost : 3) << "rank " << rank << ", message " << number;
+        EXPECT_EQ(found.right, lost ? ranks - found.lost : ranks) << "rank " << rank << ", message " << number;
         EXPECT_EQ(found.wrong + found.ended + found.errors, 0) << "rank " << rank << ", message " << number;
         for (const report& each : found.reports) seen += each.detected;
       }
     }
   }
   EXPECT_GT(tried, 30U);
-  const bool repaired = GetParam() == fault::bit || GetParam() == fault::swapped || GetParam() == fault::misrouted ||
-                        GetParam() == fault::stale || GetParam() == fault::dropped;
+  const bool repaired =
+      what == fault::bit || what == fault::swapped || what == fault::misrouted || what == fault::stale || what == fault::dropped;
   EXPECT_TRUE(!repaired || seen > tried / 4) << seen << " of " << tried;
 }
 
-INSTANTIATE_TEST_SUITE_P(all, group_faults, testing::ValuesIn(k_faults));
+INSTANTIATE_TEST_SUITE_P(all, group_faults, testing::Combine(testing::ValuesIn(k_faults), testing::Values(way::directly, way::by_relays)));
 
 // Without protection the same bits go into the result.
 TEST(group_protection, off_lets_a_bit_pass) {
   int wrong = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) wrong += call_with({{fault::bit, 1, seed % 6, 1, seed}}, protection::off).wrong;
   EXPECT_GT(wrong, 0);
+}
+
+// A gather and two sums of 9 ranks.
+constexpr int k_relayed = 9;
+outcome relayed_with(const std::vector<wire_fault>& faults, protection wanted, std::vector<std::uint64_t>* messages = nullptr) {
+  const auto board = std::make_shared<switchboard>(k_relayed, faults);
+  outcome made;
+  std::mutex mutex;
+  const auto endings = run_ranks(board, quick(), [&](int, const group& own) {
+    record here(wanted);
+    exchange& over = *own.internal()->over;
+    bool right = true;
+    const report all = in_group(over, here.seen, "group_test", [&] {
+      std::vector<std::int64_t> mine;
+      for (int i = 0; i <= over.rank() % 4; ++i) mine.push_back(word(over.rank(), 2, static_cast<std::size_t>(i)));
+      const auto found = over.gather(std::span<const std::int64_t>(mine));
+      for (int p = 0; p < k_relayed; ++p) {
+        const auto& part = found[static_cast<std::size_t>(p)];
+        right = right && part.size() == static_cast<std::size_t>(p % 4 + 1);
+        for (std::size_t i = 0; right && i < part.size(); ++i) right = part[i] == word(p, 2, i);
+      }
+      for (const std::size_t count : {std::size_t{5}, std::size_t{5000}}) {
+        std::vector<std::int64_t> sum(count), expected(count, 0);
+        for (std::size_t i = 0; i < count; ++i) {
+          sum[i] = word(over.rank(), 1, i);
+          for (int p = 0; p < k_relayed; ++p) expected[i] += word(p, 1, i);
+        }
+        over.add(sum);
+        right = right && sum == expected;
+      }
+      return joined(over, here.seen.collect());
+    });
+    const std::lock_guard lock(mutex);
+    made.reports.push_back(all);
+    if (all.verdict == verdict::uncorrectable) {
+      ++made.ended;
+    } else {
+      ++(right ? made.right : made.wrong);
+    }
+  });
+  for (const test::ending& each : endings) made.errors += each.error ? 1 : 0;
+  for (int r = 0; messages != nullptr && r < k_relayed; ++r) messages->push_back(board->messages(r));
+  return made;
+}
+
+// A rank changes a bit of what it passes on, or adds wrongly, and seals that: the seals of the origins find it, and the repaired block is
+// asked of the relay. A bit of each message with a block is struck.
+TEST(group_relays, struck_blocks_are_found_and_repaired) {
+  std::vector<std::uint64_t> messages;
+  ASSERT_EQ(relayed_with({}, protection::correct, &messages).right, k_relayed);
+  int wrong = 0;
+  std::uint64_t detected = 0, tried = 0;
+  for (int rank = 0; rank < k_relayed; rank += test::sampled() ? 4 : 1) {
+    for (std::uint64_t number = 0; number < messages[static_cast<std::size_t>(rank)]; ++number) {
+      const std::vector<wire_fault> faults = {{fault::struck, rank, number, 1, 31 * number + static_cast<std::uint64_t>(rank)}};
+      const outcome found = relayed_with(faults, protection::correct);
+      EXPECT_EQ(found.right, k_relayed) << "rank " << rank << ", message " << number;
+      for (const report& each : found.reports) detected += each.detected;
+      ++tried;
+      wrong += relayed_with(faults, protection::off).wrong;
+    }
+  }
+  EXPECT_GT(detected, tried / 4) << tried;
+  EXPECT_GT(wrong, 0);  // without protection
+}
+
+// A relay whose blocks are always struck: those of others come from their origins, the call ends, as its own ones never come whole.
+TEST(group_relays, a_relay_that_is_always_struck_is_reported) {
+  const outcome found = relayed_with({{fault::struck, 2, 0, 1000000, 3}}, protection::correct);
+  EXPECT_EQ(found.wrong, 0);
+  EXPECT_EQ(found.right, 0);
+  EXPECT_GE(found.ended, 1);
+  const outcome some = relayed_with({{fault::struck, 2, 2, 3, 3}}, protection::correct);
+  EXPECT_EQ(some.right, k_relayed);
+}
+
+// A relay ends, or is silent, in the middle of an exchange of many ranks: all others find that rank, and no other.
+TEST(group_relays, a_dead_relay_is_found_and_no_other) {
+  for (const std::uint64_t at : {0U, 1U, 3U, 5U, 8U}) {
+    const auto board = std::make_shared<switchboard>(17, std::vector<wire_fault>{{fault::lost_rank, 6, at, 1, 0}});
+    std::atomic<int> found{0}, right{0};
+    const auto endings = run_ranks(board, quick(), [&](int, const group& own) {
+      exchange& over = *own.internal()->over;
+      record here;
+      for (;;) {
+        try {
+          over.begin_call(&here.seen, protection::correct);
+          right += round(over) ? 1 : 0;
+          over.end_call();
+          own.barrier();
+          return;
+        } catch (const ranks_lost&) {
+          over.regroup();
+          EXPECT_EQ(over.lost(), std::vector<int>{6});
+          ++found;
+        }
+      }
+    });
+    for (const test::ending& each : endings) EXPECT_FALSE(each.error);
+    EXPECT_EQ(found, 16);
+    EXPECT_EQ(right, 16);
+  }
+}
+
+TEST(group_relays, a_silent_relay_is_found_and_no_other) {
+  const auto board = std::make_shared<switchboard>(17);
+  std::atomic<int> found{0}, ready{0};
+  (void)run_ranks(board, quick(0.5), [&](int rank, const group& own) {
+    if (rank == 6) {
+      while (ready < 16) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return;
+    }
+    try {
+      own.barrier();
+    } catch (const rank_lost_error& lost) {
+      EXPECT_EQ(lost.ranks(), std::vector<int>{6});
+      ++found;
+    }
+    ++ready;
+    own.barrier();
+  });
+  EXPECT_EQ(found, 16);
 }
 
 TEST(group_protection, detect_repairs_nothing_in_silence) {
@@ -267,17 +409,25 @@ TEST(group_ranks_lost, suspended_ranks_are_not) {
 }
 
 TEST(group_errors, different_calls) {
-  std::atomic<int> refused{0};
-  run_ranks(3, [&](int rank, const group& own) {
-    exchange& over = *own.internal()->over;
-    over.expect_alike(rank == 2 ? 1 : 0);
-    try {
-      over.barrier();
-    } catch (const invalid_argument_error&) {
-      ++refused;
+  for (const way how : {way::directly, way::by_relays}) {
+    for (const bool gathers : {false, true}) {
+      std::atomic<int> refused{0};
+      run_ranks(5, [&](int rank, const group& own) {
+        exchange& over = over_of(own, how);
+        over.expect_alike(rank == 2 ? 1 : 0);
+        try {
+          if (gathers) {
+            (void)over.gather(std::span<const std::byte>());
+          } else {
+            over.barrier();
+          }
+        } catch (const invalid_argument_error&) {
+          ++refused;
+        }
+      });
+      EXPECT_EQ(refused, 5);
     }
-  });
-  EXPECT_EQ(refused, 3);
+  }
 }
 
 TEST(group_errors, an_exception_of_one_rank_ends_all) {

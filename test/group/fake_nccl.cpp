@@ -338,8 +338,8 @@ int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int o
 
 namespace {
 
-// The rank of this thread calls it while it waits.
-thread_local std::function<void()> answer;
+// The rank of this thread calls it while it waits. Returns whether there is still something to wait for.
+thread_local std::function<bool()> answer;
 
 struct recorded final : cuda::stream_event {
   std::unique_ptr<cuda::stream_event> inner;
@@ -348,14 +348,15 @@ struct recorded final : cuda::stream_event {
 
 }  // namespace
 
-// On a GPU the host would go on, and answer the other ranks when it waits for the device.
+// On a GPU the host would go on, and answer the other ranks when it waits for the device; so it goes on when a rank has left the call.
 void nccl_device::wait_for(const void* stream) const {
   const auto start = clock::now();
   while (fake_nccl_works(number_, stream, true)) {
     if (answer && clock::now() - start > std::chrono::milliseconds(20)) {
       const auto own = std::exchange(answer, nullptr);
-      own();
+      const bool waits = own();
       answer = own;
+      if (!waits) return;
     }
     std::this_thread::yield();
   }
@@ -434,7 +435,7 @@ std::vector<std::exception_ptr> run_nccl_ranks(int ranks, const group_options& h
         count_from_here(r);
         const struct answering {
           explicit answering(wire::exchange& over) {
-            answer = [&over] { over.answer(); };
+            answer = [&over] { return over.answer(), !over.has_call_ended(); };
           }
           ~answering() { answer = nullptr; }
         } scope(*own.internal()->over);

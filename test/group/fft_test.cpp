@@ -135,7 +135,7 @@ TYPED_TEST(fft_group, definition_and_inverse) {
     const auto x = random_numbers<T>(what);
     const auto expected = transform_of(x, what.shape);
     const double limit = 4 * u * std::sqrt(std::log2(static_cast<double>(x.size())) + 1);
-    for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const int ranks : {1, 2, 3, 4, 7, 12}) {
       const auto found = transform_on(ranks, what, x);
       ASSERT_EQ(found.errors, 0) << found.message << "; " << what;
       EXPECT_TRUE(found.clean) << what;

@@ -158,7 +158,7 @@ TYPED_TEST(kmeans_group, same_bits_for_any_ranks) {
     ASSERT_EQ(one.errors, 0) << one.message;
     EXPECT_EQ(one.reports[0].verdict, verdict::clean);
     EXPECT_GT(one.iterations, 2);
-    for (const int ranks : {2, 3, 4, 7}) {
+    for (const int ranks : {2, 3, 4, 7, 12}) {
       const auto some = fit_on(ranks, set, what);
       ASSERT_EQ(some.errors, 0) << some.message;
       EXPECT_EQ(some.ended, ranks);

@@ -3,11 +3,14 @@
 // Layer: backend tests.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <complex>
 #include <cstdint>
 #include <latch>
+#include <new>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -108,6 +111,103 @@ TEST_F(nccl_ranks, send_damaged_messages_again) {
   }
   EXPECT_GE(struck, 40U);
   EXPECT_GT(detected, 6U);
+}
+
+// The last messages of a call, one slot at a time: a rank that has all it needs must not leave the rounds while another asks a third one.
+TEST_F(nccl_ranks, send_the_last_messages_again) {
+  std::uint64_t struck = 0;
+  for (std::uint64_t number = 0; number < 16; ++number) {
+    for (const int rank : {0, 1, 2}) {
+      test::begin_fake_nccl({{nccl_fault::stale, rank, number, 1, number}});
+      const auto start = std::chrono::steady_clock::now();
+      const seen_faults found = add_everywhere(3, 5, 1);
+      EXPECT_EQ(found.uncorrectable, 0U);
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << "rank " << rank << ", slot " << number;
+      struck += test::struck_nccl();
+    }
+  }
+  EXPECT_GE(struck, 15U);
+}
+
+// A rank throws in a call while the others wait for its messages, for an operation of the devices, or compute for longer than a rank that
+// ends takes for other messages. All end long before they would count it as lost, with an error that names it.
+TEST_F(nccl_ranks, hear_at_once_of_an_exception) {
+  enum class others { wait_for_messages, wait_for_devices, compute };
+  for (const others way : {others::wait_for_messages, others::wait_for_devices, others::compute}) {
+    test::begin_fake_nccl();
+    const auto start = std::chrono::steady_clock::now();
+    std::atomic<int> named{0};
+    const auto ends = test::run_nccl_ranks(3, quick(), [&](int r, const group& own) {
+      wire::exchange& over = wire::exchange_of(own, "test");
+      inject::active_injector quiet(nullptr, {});
+      const run::settings how = run::settings_of(execution{}, call{});
+      run::recorder seen("test", backend::automatic, "", how, quiet);
+      const cuda::device_buffer words(own.internal()->link->device(), 80), sum(own.internal()->link->device(), 80);
+      const auto work = [&] {
+        over.barrier();
+        if (r == 1) throw std::bad_alloc();
+        if (way == others::compute) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        if (way == others::wait_for_devices) {
+          own.internal()->link->add(words.data(), sum.data(), 10, nullptr);
+          own.internal()->link->finish(nullptr);
+        }
+        over.barrier();
+        return wire::joined(over, seen.collect());
+      };
+      try {
+        (void)wire::in_group(over, seen, "test", work);
+        ADD_FAILURE() << "rank " << r << " ended without rank 1";
+      } catch (const wire::left_by_other& left) {
+        EXPECT_NE(r, 1);
+        EXPECT_NE(std::string(left.what()).find("rank 1 of the group left the call"), std::string::npos) << left.what();
+        ++named;
+      } catch (const std::bad_alloc&) {
+        EXPECT_EQ(r, 1);
+        // The rank keeps its group, and makes no calls.
+        while (way != others::compute && named < 2 && std::chrono::steady_clock::now() - start < std::chrono::seconds(15))
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      if (way == others::wait_for_messages) own.barrier();  // the group goes on
+    });
+    expect_no_errors(ends);
+    EXPECT_EQ(named, 2);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  }
+}
+
+// Later operations of devices on such a group end at once as well, on all ranks.
+TEST_F(nccl_ranks, refuse_devices_after_an_exception) {
+  test::begin_fake_nccl();
+  std::atomic<int> refused{0}, named{0};
+  expect_no_errors(test::run_nccl_ranks(3, quick(), [&](int r, const group& own) {
+    wire::exchange& over = wire::exchange_of(own, "test");
+    const cuda::device_buffer words(own.internal()->link->device(), 80), sum(own.internal()->link->device(), 80);
+    inject::active_injector quiet(nullptr, {});
+    const run::settings how = run::settings_of(execution{}, call{});
+    run::recorder seen("test", backend::automatic, "", how, quiet);
+    for (const bool throws : {true, false}) {
+      try {
+        (void)wire::in_group(over, seen, "test", [&] {
+          over.barrier();  // as all calls begin
+          if (r == 1 && throws) throw std::bad_alloc();
+          own.internal()->link->add(words.data(), sum.data(), 10, nullptr);
+          own.internal()->link->finish(nullptr);
+          return wire::joined(over, seen.collect());
+        });
+        ADD_FAILURE() << "a sum ended without a rank";
+      } catch (const std::bad_alloc&) {
+        EXPECT_EQ(r, 1);
+      } catch (const wire::left_by_other&) {
+        EXPECT_TRUE(throws ? r != 1 : r == 1);
+        ++named;
+      } catch (const device_error& ended) {
+        EXPECT_NE(std::string(ended.what()).find("make a new group"), std::string::npos) << ended.what();
+        ++refused;
+      }
+    }
+  }));
+  EXPECT_EQ(named, 3);
+  EXPECT_EQ(refused, 2);
 }
 
 TEST_F(nccl_ranks, name_a_rank_that_is_silent) {

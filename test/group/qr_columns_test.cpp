@@ -128,7 +128,7 @@ TYPED_TEST(qr_columns, definitions_and_the_same_bits_for_any_number_of_ranks) {
        {std::tuple<std::int64_t, std::int64_t, std::int64_t>{97, 97, 8}, {131, 70, 16}, {40, 40, 96}, {33, 5, 1}}) {
     const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 5, 2);
     outcome<T> first;
-    for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const int ranks : {1, 2, 3, 4, 7, 12}) {
       const std::string what = std::to_string(m) + " × " + std::to_string(n) + ", " + std::to_string(ranks) + " ranks";
       const outcome<T> found = factor_on(scene{.ranks = ranks, .block = block}, A, B);
       ASSERT_EQ(found.errors, 0) << what << ": " << found.message;

@@ -27,7 +27,7 @@ using namespace on_groups;
 const example k_examples[] = {{{1, 1, false}, 9, 7, 2, 3, 0, 0, 0, 2},    {{2, 2, false}, 31, 29, 4, 3, 1, 0, 2, 5},
                               {{2, 2, true}, 31, 29, 4, 3, 0, 1, 0, 5},   {{3, 1, false}, 20, 20, 7, 32, 2, 0, 1, 4},
                               {{1, 3, false}, 17, 23, 64, 4, 0, 2, 0, 4}, {{2, 3, true}, 40, 13, 1, 1, 1, 2, 3, 8},
-                              {{2, 2, false}, 3, 2, 8, 8, 1, 1, 0, 1}};
+                              {{2, 2, false}, 3, 2, 8, 8, 1, 1, 0, 1},    {{3, 4, false}, 30, 37, 4, 3, 2, 1, 0, 3}};
 
 TEST(qr_descriptor, there_and_back) {
   for (const example& of : k_examples) {

@@ -101,7 +101,7 @@ TYPED_TEST(qr_group, definitions) {
   using T = TypeParam;
   for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{331, 23}, {64, 7}, {50, 50}}) {
     const matrix<T> A = random_matrix<T>(m, n, 1), B = random_matrix<T>(m, 3, 2);
-    for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const int ranks : {1, 2, 3, 4, 7, 12}) {
       const auto found = factor_on(ranks, A, B);
       ASSERT_EQ(found.errors, 0) << found.message;
       EXPECT_TRUE(found.alike);

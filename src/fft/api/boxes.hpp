@@ -184,7 +184,9 @@ class exchange_of_boxes {
       for (std::size_t p = 0; p < ranks; ++p) blocks.push_back(pack(from, p, injector));
       views.reserve(ranks);
       for (const wire::bytes& each : blocks) views.emplace_back(each);
-      const std::vector<wire::bytes> came = over_.all_to_all(views);
+      std::vector<bool> awaited;
+      for (std::size_t p = 0; p < ranks; ++p) awaited.push_back(common(was_.of(p), next_).size() > 0);
+      const std::vector<wire::bytes> came = over_.some_to_some(views, awaited);
       bool right = true;
       for (std::size_t p = 0; p < ranks; ++p) right = unpack(came[p], p, to, wanted != protection::off, injector) && right;
       abft::finding found;

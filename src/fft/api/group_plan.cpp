@@ -404,6 +404,7 @@ report group_plan<T>::implementation::transform_own(bool forward, std::span<cons
         throw invalid_argument_error(fmt::format("{}: group: expected the {} ranks that made the plan, got {}", token, ranks, over.size()));
       check_operands(forward, in, out);
       over.expect_alike(digest(forward));
+      over.check_alike();
       call_of_plan<T> running(*this, forward, in.data(), over, seen, given.protection, injector);
       running.run();
       report all = seen.collect();

@@ -60,16 +60,21 @@ abft::finding redistribute(group_operation<S>& call, const part<matrix_view<cons
   std::vector<std::uint64_t> sums(ranks, 0), found(ranks, 0);
   from.each(to.layout, [&](const S& x, index, std::size_t rank) { blocks[rank].push_back(x); });
   from.each(to.layout, [&](const S& x, index place, std::size_t rank) { sums[rank] += hash_of(x, place); });
-  std::vector<std::vector<std::byte>> messages;
+  std::vector<std::vector<std::byte>> messages(ranks);
   for (std::size_t p = 0; p < ranks; ++p) {
+    if (blocks[p].empty()) continue;
     std::vector<std::byte> made(sizeof sums[p] + blocks[p].size() * sizeof(S));
     std::memcpy(made.data(), &sums[p], sizeof sums[p]);
     if (!blocks[p].empty()) std::memcpy(made.data() + sizeof sums[p], blocks[p].data(), blocks[p].size() * sizeof(S));
-    messages.push_back(std::move(made));
+    messages[p] = std::move(made);
   }
-  const std::vector<wire::bytes> came = call.over().all_to_all({messages.begin(), messages.end()});
+  std::vector<bool> awaited(ranks, false);
+  to.each(from.layout, [&](const S&, index, std::size_t rank) { awaited[rank] = true; });
+  const std::vector<wire::bytes> came = call.over().some_to_some({messages.begin(), messages.end()}, awaited);
   std::vector<std::size_t> next(ranks, sizeof sums[0]);
   for (std::size_t p = 0; p < ranks; ++p) {
+    sums[p] = 0;
+    if (!awaited[p]) continue;
     if (came[p].size() < sizeof sums[p]) throw error("qr: a block of a matrix has another size than expected");
     std::memcpy(&sums[p], came[p].data(), sizeof sums[p]);
   }
