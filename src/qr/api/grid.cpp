@@ -147,9 +147,9 @@ class product_on_grid {
       const matrix_view<S> all = now.below(columns_.all());
       const matrix_view<S> X[] = {all.block(0, std::min(first, C_.columns), now.rows, columns_.count() - std::min(first, C_.columns)),
                                   all.block(0, columns_.count(), now.rows, here_.is_protected() ? columns_.pieces() : 0)};
-      const std::vector<S> W = products_.joined(now, X, true, true, bad_, columns_.is_finite());
+      grid_sums<S> W = products_.joined(now, X, bad_, columns_.is_finite());
       products_.strike(now);
-      products_.subtract(now, transposed_, W, X);
+      products_.subtract(now, transposed_, W.numbers() + now.width * (now.width + 1), X);
       if (here_.is_protected()) note(columns_.alike(products_.is_whole(now), now.number));
     }
     for (index i = 0; i < columns_.pieces(); ++i) {
@@ -183,7 +183,8 @@ class product_on_grid {
       if (now.has_top) unit_lower(now.V());
       products_.seal(now);
     }
-    products_.spread(now);
+    products_.begin_spread(now);
+    products_.end_spread(now);
     return now;
   }
 
