@@ -206,7 +206,8 @@ class grid_lines {
   bool stop_ = false, stopped_ = false;
 };
 
-// A rank's rows of the columns of its process column, divided into pieces; the checksum columns of the pieces follow after all of them.
+// A rank's rows of the columns of its process column, divided into pieces with a checksum column each. They are worked on where the caller
+// wants them.
 template <class S>
 class grid_columns {
  public:
@@ -216,35 +217,38 @@ class grid_columns {
     index weights = 0;           // the number of its first weight
   };
 
-  // m: the rows of all ranks; steps: the reflectors that are applied.
-  grid_columns(rank_call<S>& here, grid_lines& lines, index m, index steps, index count, std::vector<piece> pieces)
+  // m: the rows of all ranks; steps: the reflectors that are applied; home: where the columns lie.
+  grid_columns(rank_call<S>& here, grid_lines& lines, index m, index steps, const matrix_view<S>& home, std::vector<piece> pieces)
       : here_(here),
         lines_(lines),
         pieces_(std::move(pieces)),
         m_(m),
         steps_(steps),
         rows_(lines.seat().rows()),
-        count_(count),
-        memory_(here.allocate(rows_, count + this->pieces())),
-        weights_(at(count)),
+        home_(home),
+        of_checksums_(here.allocate(rows_, this->pieces())),
+        weights_(at(home.columns)),
         norms_(pieces_.size()),
         seals_(pieces_.size()) {}
 
   index pieces() const { return static_cast<index>(pieces_.size()); }
   const piece& operator[](index i) const { return pieces_[at(i)]; }
-  index count() const { return count_; }
-  // All columns, then all checksums.
-  matrix_view<S> all() const { return column_major(memory_.get(), rows_, count_ + pieces(), std::max<index>(rows_, 1)); }
-  matrix_view<S> block(index i) const { return all().block(0, pieces_[at(i)].first, rows_, pieces_[at(i)].width); }
-  matrix_view<S> checksum(index i) const { return all().block(0, count_ + i, rows_, 1); }
+  index count() const { return home_.columns; }
+  matrix_view<S> all() const { return home_; }
+  matrix_view<S> block(index i) const { return home_.block(0, pieces_[at(i)].first, rows_, pieces_[at(i)].width); }
+  // The checksums of the pieces from number `from` up to, and without, `to`; none without protection.
+  matrix_view<S> checksums(index from, index to) const {
+    const matrix_view<S> made = column_major(of_checksums_.get(), rows_, pieces(), std::max<index>(rows_, 1));
+    return made.block(0, from, rows_, here_.is_protected() ? to - from : 0);
+  }
 
   // Copies the input and makes its checksums from it. `odd`: other data of the call hold Inf or NaN. One exchange of all ranks, and two
   // along columns.
   void load(const matrix_view<const S>& from, bool odd) {
     // Columns of the host: the sizes are taken while a column is in the cache.
-    std::vector<column_size> sizes(at(count_));
-    for (index j = 0; j < count_ && rows_ > 0; ++j) {
-      here_.copy(from.block(0, j, rows_, 1), all().block(0, j, rows_, 1));
+    std::vector<column_size> sizes(at(count()));
+    for (index j = 0; j < count() && rows_ > 0; ++j) {
+      here_.copy(from.block(0, j, rows_, 1), home_.block(0, j, rows_, 1));
       if (here_.is_protected()) sizes[at(j)] = host::size_of(host::kernels_of<S>(here_.run()), rows_, &from(0, j));
     }
     finite_ = true;
@@ -253,7 +257,7 @@ class grid_columns {
     std::vector<double> squares(at(pieces()), 0.0);
     for (index i = 0; i < pieces(); ++i) {
       const piece& own = pieces_[at(i)];
-      const matrix_view<S> c = checksum(i);
+      const matrix_view<S> c = checksums(i, i + 1);
       std::vector<wide_of<S>> sum(at(rows_), wide_of<S>(0));
       if (rows_ > 0 && std::isfinite(norms_[at(i)]))
         host::kernels_of<S>(here_.run())
@@ -277,7 +281,7 @@ class grid_columns {
   // below are zero in A.
   abft::finding judge(index i, index whole, index triangle) {
     abft::finding found;
-    const matrix_view<S> A = block(i), c = checksum(i);
+    const matrix_view<S> A = block(i), c = checksums(i, i + 1);
     const piece& own = pieces_[at(i)];
     if (is_checked(i)) {
       double residual = 0;
@@ -294,10 +298,9 @@ class grid_columns {
     if (whole + triangle > 0) here_.strike(site::r, {i, pieces(), 0, 1}, A.block(0, 0, whole + triangle, 1));
     return found;
   }
-  // Copies a judged piece and compares its seal with the copy.
-  abft::finding store(index i, const matrix_view<S>& to) {
-    for (index j = 0; j < to.columns && rows_ > 0; ++j) std::copy_n(&block(i)(0, j), rows_, &to(0, j));
-    return here_.is_protected() ? alike(here_.on().hash(to) == seals_[at(i)], pieces_[at(i)].number) : abft::finding{};
+  // Compares a judged piece with its seal.
+  abft::finding compare_seal(index i) {
+    return here_.is_protected() ? alike(here_.on().hash(block(i)) == seals_[at(i)], pieces_[at(i)].number) : abft::finding{};
   }
   // The finding of a comparison of seals.
   abft::finding alike(bool same, index number) {
@@ -322,19 +325,19 @@ class grid_columns {
   // each piece.
   void weigh(std::vector<column_size>& sizes) {
     const int places = lines_.size(grid_line::column);
-    std::vector<double> own(at(3 * count_));
-    for (index j = 0; j < count_; ++j) {
+    std::vector<double> own(at(3 * count()));
+    for (index j = 0; j < count(); ++j) {
       own[at(3 * j)] = sizes[at(j)].norm;
       own[at(3 * j + 1)] = sizes[at(j)].exponent;
       own[at(3 * j + 2)] = sizes[at(j)].finite ? 1 : 0;
     }
     std::vector<std::vector<double>> parts(at(places), own);
     std::vector<grid_message> block(1);
-    block[0].put(own.data(), 3 * count_);
+    block[0].put(own.data(), 3 * count());
     std::vector<grid_reader> came = lines_.exchange(grid_line::column, std::move(block));
     for (int p = 0; p < places; ++p)
-      if (p != lines_.place(grid_line::column)) came[at(p)].take(parts[at(p)].data(), 3 * count_);
-    for (index j = 0; j < count_; ++j) {
+      if (p != lines_.place(grid_line::column)) came[at(p)].take(parts[at(p)].data(), 3 * count());
+    for (index j = 0; j < count(); ++j) {
       column_size& size = sizes[at(j)];
       size = {};
       bool first = true;
@@ -360,8 +363,9 @@ class grid_columns {
   rank_call<S>& here_;
   grid_lines& lines_;
   const std::vector<piece> pieces_;
-  const index m_, steps_, rows_, count_;
-  const std::shared_ptr<S> memory_;
+  const index m_, steps_, rows_;
+  const matrix_view<S> home_;
+  const std::shared_ptr<S> of_checksums_;
   std::vector<double> weights_, norms_;
   std::vector<std::uint64_t> seals_;
   bool finite_ = true;

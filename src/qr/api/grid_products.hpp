@@ -134,21 +134,18 @@ class grid_products {
     return sums;
   }
 
-  // X ← X − V op(T) W for W = Vᴴ X over all ranks: Hᴴ X if transposed, else H X. Each X has an op(T) of its own: a wrong one that served
-  // columns and their checksums would agree with itself.
-  void subtract(const grid_panel<S>& of, bool transposed, const S* W, std::span<const matrix_view<S>> X) {
+  // X ← X − V op(T) W for W = Vᴴ X over all ranks, which becomes op(T) W: Hᴴ X if transposed, else H X. Each X has a T of its own: a wrong
+  // one that served columns and their checksums would agree with itself.
+  void subtract(const grid_panel<S>& of, bool transposed, S* W, std::span<const matrix_view<S>> X) {
     const kernels<S>& by = host::kernels_of<S>(here_.run());
     const index w = of.width;
     if (of.rows == 0) return;
-    left_.resize(at(w * w));
     for (const auto& each : X) {
       if (each.columns == 0) continue;
-      for (index j = 0; j < w; ++j)
-        for (index i = 0; i < w; ++i) left_[at(i + j * w)] = transposed ? of.T[at(i + j * w)] : conjugate(of.T[at(j + i * w)]);
-      here_.strike(site::t, {of.number, panels_, 1, 2}, column_major(left_.data(), w, w, w));
-      if (static_cast<index>(product_.size()) < w * each.columns) product_.resize(at(w * each.columns));
-      by.cross_product(w, w, each.columns, left_.data(), w, W, w, product_.data(), w);
-      by.subtract_product(of.rows, each.columns, w, of.memory.get(), of.rows, product_.data(), w, each.data, each.column_stride);
+      own_t_.assign(of.T.begin(), of.T.end());
+      here_.strike(site::t, {of.number, panels_, 1, 2}, column_major(own_t_.data(), w, w, w));
+      by.triangular_product(transposed, w, each.columns, own_t_.data(), W);
+      by.subtract_product(of.rows, each.columns, w, of.memory.get(), of.rows, W, w, each.data, each.column_stride);
       W += w * each.columns;
     }
   }
@@ -335,7 +332,7 @@ class grid_products {
   rank_call<S>& here_;
   grid_lines& lines_;
   const index m_, panels_;
-  std::vector<S> left_, product_;  // op(T); op(T) W
+  std::vector<S> own_t_;
 };
 
 }  // namespace ballast::qr

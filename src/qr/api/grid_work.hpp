@@ -20,14 +20,13 @@ class factorization_on_grid {
                         const matrix_view<S>& storage, std::span<S> tau)
       : here_(here),
         A_(A),
-        storage_(storage),
         tau_(tau),
         seat_(seat),
         steps_(static_cast<index>(tau.size())),
         lines_(over, seat),
         pieces_(pieces_of(seat.layout, steps_)),
         count_(static_cast<index>(panels_of_grid(seat.layout, steps_).size())),
-        columns_(here, lines_, seat.layout.rows.size, steps_, seat.columns(), own_pieces()),
+        columns_(here, lines_, seat.layout.rows.size, steps_, storage, own_pieces()),
         products_(here, lines_, seat.layout.rows.size, at(count_)),
         panels_(here, lines_, products_, count_) {}
 
@@ -86,15 +85,15 @@ class factorization_on_grid {
   void step(grid_panel<S>& now, std::optional<started>& next, index own) {
     products_.strike(now);
     std::copy(now.tau.begin(), now.tau.end(), tau_.begin() + now.first);
-    const index w = now.width, ahead = next && next->panel.mine ? 1 : 0, checked = here_.is_protected() ? 1 : 0;
+    const index w = now.width, ahead = next && next->panel.mine ? 1 : 0;
     const index rest = own + ahead, since = own - (now.mine ? 1 : 0);
-    const bool probed = now.mine && checked != 0 && columns_.is_finite();
+    const bool probed = now.mine && here_.is_protected() && columns_.is_finite();
     const bool others = now.number + (next ? 2 : 1) < static_cast<index>(pieces_.size());  // any rank has columns in the rest
     const matrix_view<S> all = now.below(columns_.all());
 
     // The next panel, the checksum of this one, and whether this one is unitary.
     const matrix_view<S> first[] = {ahead != 0 ? now.below(columns_.block(own)) : all.block(0, 0, now.rows, 0),
-                                    all.block(0, columns_.count() + since, now.rows, checked * (rest - since))};
+                                    now.below(columns_.checksums(since, rest))};
     grid_sums<S> of_first(probed ? w + 1 : 0, w * columns_of<S>(first));
     products_.multiply(now, first, of_first.numbers());
     products_.strike_product(now, 0, of_first.numbers(), columns_of<S>(first));
@@ -123,7 +122,7 @@ class factorization_on_grid {
     }
     work.finish();
     for (index i = rest; i < columns_.pieces(); ++i) strike_trailing(now, i);
-    if (checked == 0) return;
+    if (!here_.is_protected()) return;
     std::copy_n(tau_.begin() + now.first, w, now.tau.begin());
     note(columns_.alike(products_.is_whole(now), now.number));
   }
@@ -141,7 +140,7 @@ class factorization_on_grid {
         : of_(of),
           now_(now),
           X_(columns_from(of, all, rest)),
-          checksums_(all.block(0, of.columns_.count() + rest, now.rows, of.here_.is_protected() ? of.columns_.pieces() - rest : 0)),
+          checksums_(now.below(of.columns_.checksums(rest, of.columns_.pieces()))),
           alone_(of.lines_.size(grid_line::column) == 1),
           sums_(0, now.width * (X_.columns + checksums_.columns)) {}
 
@@ -190,13 +189,12 @@ class factorization_on_grid {
   void finish(index own) {
     for (index i = 0; i < columns_.pieces(); ++i) {
       if (i >= own) note(columns_.judge(i, seat_.rows(), 0));
-      note(columns_.store(i, storage_.block(0, columns_[i].first, seat_.rows(), columns_[i].width)));
+      note(columns_.compare_seal(i));
     }
   }
 
   rank_call<S>& here_;
   const matrix_view<const S> A_;
-  const matrix_view<S> storage_;
   const std::span<S> tau_;
   const grid_seat seat_;
   const index steps_;
