@@ -83,8 +83,7 @@ template <class S>
 class grid_sums {
  public:
   using wide = wide_of<S>;
-  grid_sums(index wides, index count)
-      : wides_(wides), count_(count), bytes_(k_head + at(wides) * sizeof(wide) + at(count) * sizeof(S)) {}
+  grid_sums(index wides, index count) : wides_(wides), count_(count), bytes_(k_head + at(wides) * sizeof(wide) + at(count) * sizeof(S)) {}
   wide* wides() { return reinterpret_cast<wide*>(bytes_.data() + k_head); }
   S* numbers() { return reinterpret_cast<S*>(bytes_.data() + k_head + at(wides_) * sizeof(wide)); }
   std::span<const std::byte> finish(bool stop) {

@@ -18,11 +18,13 @@ class grid_panels {
   // A panel that is being factored.
   struct started {
     grid_panel<S> panel;
-    // On the ranks that have its columns:
-    matrix_view<S> home;         // its rows, where the rank's own reflectors lie until V replaces them
-    std::vector<S> tau, T, V1;   // of the own reflectors: Q = I − V T Vᴴ, V1 the first rows of V
-    std::vector<S> top, R;       // on the rank with the first row, if others have rows, too: the first rows of the joint V, and R
-    matrix<S> small;             // the rows of the small Q times U⁻¹: V is the own Q times them
+    // On the ranks that have its columns: its rows, where the rank's own reflectors lie until V replaces them, and their tau, T and V1, the
+    // first rows of V. The rank's own Q is I − V T Vᴴ.
+    matrix_view<S> home;
+    std::vector<S> tau, T, V1;
+    // Several ranks have rows: the rank's rows of the small Q times U⁻¹, and where the first row is, the first rows of the joint V, and R.
+    matrix<S> small;
+    std::vector<S> top, R;
   };
 
   grid_panels(rank_call<S>& here, grid_lines& lines, grid_products<S>& products, index panels)
@@ -30,7 +32,14 @@ class grid_panels {
 
   // `block`: the columns of the panel in the rank's memory, if it has them.
   started start(index number, const grid_piece& of, const matrix_view<S>& block) {
-    started made{.panel = grid_panel<S>(here_, number, lines_.seat(), of), .home = {}, .tau = {}, .T = {}, .V1 = {}, .top = {}, .R = {}, .small = {}};
+    started made{.panel = grid_panel<S>(here_, number, lines_.seat(), of),
+                 .home = {},
+                 .tau = {},
+                 .T = {},
+                 .V1 = {},
+                 .small = {},
+                 .top = {},
+                 .R = {}};
     if (made.panel.mine) made.home = made.panel.below(block);
     return made;
   }
@@ -201,8 +210,8 @@ class grid_panels {
         turned[at(j + i * w)] = -conjugate(times(top[at(i + j * w)], sign[at(j)]));
       }
     }
-    by_.solve(false, w, w, top.data(), w, minus.data(), w);     // −U⁻¹
-    by_.solve(true, w, w, U1.data(), w, turned.data(), w);      // Tᴴ
+    by_.solve(false, w, w, top.data(), w, minus.data(), w);  // −U⁻¹
+    by_.solve(true, w, w, U1.data(), w, turned.data(), w);   // Tᴴ
     for (index j = 0; j < w; ++j) {
       for (index i = 0; i < w; ++i) now.T[at(i + j * w)] = i < j ? conjugate(turned[at(j + i * w)]) : S(0);
       now.T[at(j + j * w)] = now.tau[at(j)];

@@ -171,7 +171,8 @@ class grid_products {
       for (index j = 0; j < w; ++j) {
         const wide down = conjugate(static_cast<wide>(of.T[at(j + i * w)])), across = static_cast<wide>(of.T[at(i + j * w)]);
         seen[at(i)] += times(down, sums[j]);
-        sizes[at(i)] += size_of_number(down) * (size_of_number(sums[j]) + length + std::abs(x[at(j)])) + size_of_number(across) * std::abs(x[at(j)]);
+        sizes[at(i)] +=
+            size_of_number(down) * (size_of_number(sums[j]) + length + std::abs(x[at(j)])) + size_of_number(across) * std::abs(x[at(j)]);
       }
     }
     const abft::finding found = compare_all(of, seen, expected, sizes);

@@ -43,7 +43,8 @@ class factorization_on_grid {
       if (lines_.stopped() && here_.repairs()) break;
       if (now && now->panel.mine) ++own;
       std::optional<started> next;
-      if (k + 1 < count_) next.emplace(panels_.start(k + 1, pieces_[at(k + 1)], own < columns_.pieces() ? columns_.block(own) : matrix_view<S>{}));
+      if (k + 1 < count_)
+        next.emplace(panels_.start(k + 1, pieces_[at(k + 1)], own < columns_.pieces() ? columns_.block(own) : matrix_view<S>{}));
       if (now)
         step(now->panel, next, own);
       else
@@ -80,8 +81,8 @@ class factorization_on_grid {
     panels_.complete(first, columns_.is_finite(), [] {});
   }
 
-  // Applies a panel to the rank's later columns, of which the first are its piece number `own`, and makes the next panel of those meanwhile:
-  // it is updated first, and the exchanges that complete it run while the rest is updated.
+  // Applies a panel to the rank's later columns, of which the first are its piece number `own`, and makes the next panel of those
+  // meanwhile: it is updated first, and the exchanges that complete it run while the rest is updated.
   void step(grid_panel<S>& now, std::optional<started>& next, index own) {
     products_.strike(now);
     std::copy(now.tau.begin(), now.tau.end(), tau_.begin() + now.first);
@@ -200,7 +201,7 @@ class factorization_on_grid {
   const index steps_;
   grid_lines lines_;
   const std::vector<grid_piece> pieces_;
-  const index count_;  // of the pieces that become panels
+  const index count_;  // the number of panels: the first pieces
   grid_columns<S> columns_;
   grid_products<S> products_;
   grid_panels<S> panels_;
