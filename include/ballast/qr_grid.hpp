@@ -22,17 +22,18 @@ inline namespace abi_1 {
 // A = Q R, M_ × N_ of any shape, on the grid that has it; no element moves to another layout. A panel lies in one block of columns and one
 // block of rows; the ranks of its process column factor their rows of it, the one with its first row joins the triangles and finds V, tau
 // and R in LAPACK's storage and with its signs. V and T go along the process rows; Vᴴ A is gathered along the process columns and added in
-// the order of the process rows. Choose MB_ = NB_ of 32 to 96, or a multiple: panels end where a block ends, and have at most 64 columns.
+// the order of the process rows. The next panel is made while the rest of A is updated with the last one. Choose MB_ = NB_ of 32 to 96, or
+// a multiple: panels end where a block ends, and have at most 64 columns.
 //
 // All ranks call the members in the same order, on the group that made the object, with as many ranks. The bits depend on the grid and the
 // blocks. Errors: invalid_argument_error (desc, grid, shapes; different calls on the ranks), unsupported_error (backend cuda, a group of
 // devices), rank_lost_error (it names the rank; its part of the matrix is lost), uncorrectable_error and the others of factors<T>. The
 // report of each call is that of all ranks. With Inf or NaN in A the columns from the first of their panel on hold NaN. Covered: on every
 // rank, a checksum column of each of its panels of columns, from the copy of the input to the end (from norms of 2^-900, for float 2^-90,
-// or 0 on; without Inf and NaN); VᴴV and T of every panel; V, T and finished columns in memory by seals; the messages as in
-// docs/distributed.md. A fault that these find lets all ranks compute again from A, or from the operand. Not covered: A and operands before
-// they are copied, and the object after the call. Flops of a rank: about 1/P of geqrf, and twice those of panels for its process column.
-// Memory beside the factors: the rank's part once more, and a panel.
+// or 0 on; without Inf and NaN); that I − V T Vᴴ of every panel is unitary; V, T and finished columns in memory by seals; the messages as
+// in docs/distributed.md. A fault that these find lets all ranks compute again from A, or from the operand. Not covered: A and operands
+// before they are copied, and the object after the call. Flops of a rank: about 1/P of geqrf, and twice those of panels for its process
+// column. Memory beside the factors: two panels, and VᴴA for the rank's columns, up to four times while it is sent.
 template <class T>
 class grid_factors {
  public:

@@ -74,6 +74,9 @@ class struck_kernels final : public kernels<S> {
     std::vector<S> V;
     inner_.update(now(operation::update) ? read(H, V) : H, transposed, n, W, C, ldc);
   }
+  void triangular_product(bool transposed, index w, index n, const S* T, S* W) const override {
+    inner_.triangular_product(transposed, w, n, T, W);
+  }
   void solve(bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) const override {
     inner_.solve(transposed, n, k, U, ldu, B, ldb);
   }

@@ -123,12 +123,11 @@ class product_on_grid {
       : here_(here),
         of_(of),
         C_(C),
-        result_(result),
         transposed_(transposed),
         identity_(identity),
         lines_(over, of.seat),
         panels_(panels_of_grid(of.seat.layout, of.steps())),
-        columns_(here, lines_, of.m(), of.steps(), C.columns, pieces(C.columns)),
+        columns_(here, lines_, of.m(), of.steps(), result, pieces(C.columns)),
         products_(here, lines_, of.m(), panels_.size()) {}
 
   abft::finding pass() {
@@ -146,16 +145,16 @@ class product_on_grid {
       const index first = identity_ ? of_.seat.columns_below(now.first) : 0;
       const matrix_view<S> all = now.below(columns_.all());
       const matrix_view<S> X[] = {all.block(0, std::min(first, C_.columns), now.rows, columns_.count() - std::min(first, C_.columns)),
-                                  all.block(0, columns_.count(), now.rows, here_.is_protected() ? columns_.pieces() : 0)};
-      const std::vector<S> W = products_.joined(now, X, true, true, bad_, columns_.is_finite());
+                                  now.below(columns_.checksums(0, columns_.pieces()))};
+      grid_sums<S> W = products_.joined(now, X, bad_, columns_.is_finite());
       products_.strike(now);
-      products_.subtract(now, transposed_, W, X);
+      products_.subtract(now, transposed_, W.numbers() + now.width * (now.width + 1), X);
       if (here_.is_protected()) note(columns_.alike(products_.is_whole(now), now.number));
     }
     for (index i = 0; i < columns_.pieces(); ++i) {
       if (of_.seat.rows() > 0) here_.strike(site::q, {i, columns_.pieces(), 0, 1}, columns_.block(i));
       note(columns_.judge(i, of_.seat.rows(), 0));
-      note(columns_.store(i, result_.block(0, columns_[i].first, result_.rows, columns_[i].width)));
+      note(columns_.compare_seal(i));
     }
     abft::finding found = bad_.value_or(abft::finding{});
     found.bits = columns_.bits();
@@ -183,14 +182,14 @@ class product_on_grid {
       if (now.has_top) unit_lower(now.V());
       products_.seal(now);
     }
-    products_.spread(now);
+    products_.begin_spread(now);
+    products_.end_spread(now);
     return now;
   }
 
   rank_call<S>& here_;
   const grid_part<S>& of_;
   const matrix_view<const S> C_;
-  const matrix_view<S> result_;
   const bool transposed_, identity_;
   grid_lines lines_;
   const std::vector<grid_piece> panels_;

@@ -55,8 +55,11 @@ class grid_reader {
   explicit grid_reader(wire::bytes of) : bytes_(std::move(of)), next_(sizeof(std::uint64_t)) {
     if (bytes_.size() < next_) throw error("qr: a message on the grid has no head");
   }
-  bool stopped() const { return bytes_[0] != std::byte{0}; }
+  // Returns whether the sender of a message has found a fault.
+  static bool stops(std::span<const std::byte> message) { return !message.empty() && message[0] != std::byte{0}; }
   bool is_empty() const { return bytes_.size() == next_; }
+  // Takes the whole message.
+  wire::bytes take() { return std::move(bytes_); }
   template <class Number>
   void take(Number* to, index count) {
     const std::size_t size = at(count) * sizeof(Number);
@@ -74,10 +77,50 @@ class grid_reader {
   std::size_t next_ = 0;
 };
 
+// Numbers of which every rank of a line has a part, and then their sums: numbers of double precision, then others. They lie in the message
+// that brings them to the other ranks, and are added in those that come, so that none is copied.
+template <class S>
+class grid_sums {
+ public:
+  using wide = wide_of<S>;
+  grid_sums(index wides, index count) : wides_(wides), count_(count), bytes_(k_head + at(wides) * sizeof(wide) + at(count) * sizeof(S)) {}
+  wide* wides() { return reinterpret_cast<wide*>(bytes_.data() + k_head); }
+  S* numbers() { return reinterpret_cast<S*>(bytes_.data() + k_head + at(wides_) * sizeof(wide)); }
+  std::span<const std::byte> finish(bool stop) {
+    bytes_[0] = static_cast<std::byte>(stop ? 1 : 0);
+    return bytes_;
+  }
+  // Adds the parts that came, that of place p in came[p], and the own one, in the order of the places.
+  void add(std::vector<grid_reader>& came, int own_place) {
+    wire::bytes own = std::exchange(bytes_, {});
+    for (int p = 0; p < static_cast<int>(came.size()); ++p) {
+      wire::bytes part = p == own_place ? std::move(own) : came[at(p)].take();
+      if (part.size() != k_head + at(wides_) * sizeof(wide) + at(count_) * sizeof(S))
+        throw error("qr: sums on the grid have another size than expected");
+      if (p == 0) {
+        bytes_ = std::move(part);
+        continue;
+      }
+      add(reals(wides()), part.data() + k_head, wides_ * k_reals<S>);
+      add(reals(numbers()), part.data() + k_head + at(wides_) * sizeof(wide), count_ * k_reals<S>);
+    }
+  }
+
+ private:
+  static constexpr std::size_t k_head = sizeof(std::uint64_t);  // as of a grid_message
+  template <class Real>
+  static void add(Real* to, const std::byte* from, index count) {
+    const auto* const numbers = reinterpret_cast<const Real*>(from);
+    for (index i = 0; i < count; ++i) to[i] += numbers[i];
+  }
+  index wides_, count_;
+  wire::bytes bytes_;
+};
+
 enum class grid_line : std::uint8_t { column, row };  // the ranks of a process column, or row
 
 // The exchanges of a grid. All ranks take part in each; those of other lines send only whether they have found a fault. So all ranks know
-// of one after the same exchange.
+// of one after the same exchange. A rank may compute between the two halves of one. A line of one rank exchanges nothing.
 class grid_lines {
  public:
   grid_lines(wire::exchange& over, const grid_seat& seat) : over_(over), seat_(seat) {}
@@ -89,22 +132,35 @@ class grid_lines {
     return of == grid_line::column ? seat_.layout.rank_at(place, seat_.column()) : seat_.layout.rank_at(seat_.row(), place);
   }
 
-  // Sends block p to the rank in place p of its line, or the only one to all, and returns those that came; the own one is empty. A line of
-  // one rank exchanges nothing.
-  std::vector<grid_reader> exchange(grid_line along, std::vector<grid_message> blocks) {
+  // Sends block p to the rank in place p of its line, or the only one to all. end() returns those that came; the own one is empty.
+  void begin(grid_line along, std::span<grid_message> blocks) {
+    std::vector<std::span<const std::byte>> lines;
+    for (grid_message& each : blocks) lines.push_back(each.finish(stop_));
+    send(along, lines);
+  }
+  template <class S>
+  void begin(grid_line along, grid_sums<S>& own) {
+    const std::span<const std::byte> block = own.finish(stop_);
+    send(along, std::span(&block, 1));
+  }
+  std::vector<grid_reader> end(grid_line along) {
     std::vector<grid_reader> made(at(size(along)));
     if (made.size() == 1) return made;
-    grid_message nothing;
-    const std::span<const std::byte> none = nothing.finish(stop_);
-    std::vector<std::span<const std::byte>> all(over_.size(), none), lines;
-    for (grid_message& each : blocks) lines.push_back(each.finish(stop_));
-    for (int p = 0; p < size(along); ++p)
-      if (p != place(along)) all[at(rank_of(along, p))] = lines.size() == 1 ? lines[0] : lines[at(p)];
-    std::vector<wire::bytes> came = over_.all_to_all(all);
-    for (const wire::bytes& each : came) stopped_ = stopped_ || grid_reader(each).stopped();
+    std::vector<wire::bytes> came = over_.end_all_to_all();
+    for (const wire::bytes& each : came) stopped_ = stopped_ || grid_reader::stops(each);
     for (int p = 0; p < size(along); ++p)
       if (p != place(along)) made[at(p)] = grid_reader(std::move(came[at(rank_of(along, p))]));
     return made;
+  }
+  template <class S>
+  void end(grid_line along, grid_sums<S>& own) {
+    if (size(along) == 1) return;
+    std::vector<grid_reader> came = end(along);
+    own.add(came, place(along));
+  }
+  std::vector<grid_reader> exchange(grid_line along, std::vector<grid_message> blocks) {
+    begin(along, blocks);
+    return end(along);
   }
   // Sums arrays of all ranks of the line in the order of their places, each into itself.
   template <class... Number>
@@ -135,12 +191,22 @@ class grid_lines {
   void begin() { stop_ = stopped_ = false; }
 
  private:
+  void send(grid_line along, std::span<const std::span<const std::byte>> blocks) {
+    if (size(along) == 1) return;
+    grid_message nothing;
+    std::vector<std::span<const std::byte>> all(over_.size(), nothing.finish(stop_));
+    for (int p = 0; p < size(along); ++p)
+      if (p != place(along)) all[at(rank_of(along, p))] = blocks.size() == 1 ? blocks[0] : blocks[at(p)];
+    over_.begin_all_to_all(all);
+  }
+
   wire::exchange& over_;
   const grid_seat seat_;
   bool stop_ = false, stopped_ = false;
 };
 
-// A rank's rows of the columns of its process column, divided into pieces; the checksum columns of the pieces follow after all of them.
+// A rank's rows of the columns of its process column, divided into pieces with a checksum column each. They are worked on where the caller
+// wants them.
 template <class S>
 class grid_columns {
  public:
@@ -150,39 +216,47 @@ class grid_columns {
     index weights = 0;           // the number of its first weight
   };
 
-  // m: the rows of all ranks; steps: the reflectors that are applied.
-  grid_columns(rank_call<S>& here, grid_lines& lines, index m, index steps, index count, std::vector<piece> pieces)
+  // m: the rows of all ranks; steps: the reflectors that are applied; home: where the columns lie.
+  grid_columns(rank_call<S>& here, grid_lines& lines, index m, index steps, const matrix_view<S>& home, std::vector<piece> pieces)
       : here_(here),
         lines_(lines),
         pieces_(std::move(pieces)),
         m_(m),
         steps_(steps),
         rows_(lines.seat().rows()),
-        count_(count),
-        memory_(here.allocate(rows_, count + this->pieces())),
-        weights_(at(count)),
+        home_(home),
+        of_checksums_(here.allocate(rows_, this->pieces())),
+        weights_(at(home.columns)),
         norms_(pieces_.size()),
         seals_(pieces_.size()) {}
 
   index pieces() const { return static_cast<index>(pieces_.size()); }
   const piece& operator[](index i) const { return pieces_[at(i)]; }
-  index count() const { return count_; }
-  // All columns, then all checksums.
-  matrix_view<S> all() const { return column_major(memory_.get(), rows_, count_ + pieces(), std::max<index>(rows_, 1)); }
-  matrix_view<S> block(index i) const { return all().block(0, pieces_[at(i)].first, rows_, pieces_[at(i)].width); }
-  matrix_view<S> checksum(index i) const { return all().block(0, count_ + i, rows_, 1); }
+  index count() const { return home_.columns; }
+  matrix_view<S> all() const { return home_; }
+  matrix_view<S> block(index i) const { return home_.block(0, pieces_[at(i)].first, rows_, pieces_[at(i)].width); }
+  // The checksums of the pieces from number `from` up to, and without, `to`; none without protection.
+  matrix_view<S> checksums(index from, index to) const {
+    const matrix_view<S> made = column_major(of_checksums_.get(), rows_, pieces(), std::max<index>(rows_, 1));
+    return made.block(0, from, rows_, here_.is_protected() ? to - from : 0);
+  }
 
   // Copies the input and makes its checksums from it. `odd`: other data of the call hold Inf or NaN. One exchange of all ranks, and two
   // along columns.
   void load(const matrix_view<const S>& from, bool odd) {
-    here_.copy(from, all().block(0, 0, rows_, count_));
+    // Columns of the host: the sizes are taken while a column is in the cache.
+    std::vector<column_size> sizes(at(count()));
+    for (index j = 0; j < count() && rows_ > 0; ++j) {
+      here_.copy(from.block(0, j, rows_, 1), home_.block(0, j, rows_, 1));
+      if (here_.is_protected()) sizes[at(j)] = host::size_of(host::kernels_of<S>(here_.run()), rows_, &from(0, j));
+    }
     finite_ = true;
     if (!here_.is_protected()) return;
-    weigh(from);
+    weigh(sizes);
     std::vector<double> squares(at(pieces()), 0.0);
     for (index i = 0; i < pieces(); ++i) {
       const piece& own = pieces_[at(i)];
-      const matrix_view<S> c = checksum(i);
+      const matrix_view<S> c = checksums(i, i + 1);
       std::vector<wide_of<S>> sum(at(rows_), wide_of<S>(0));
       if (rows_ > 0 && std::isfinite(norms_[at(i)]))
         host::kernels_of<S>(here_.run())
@@ -206,7 +280,7 @@ class grid_columns {
   // below are zero in A.
   abft::finding judge(index i, index whole, index triangle) {
     abft::finding found;
-    const matrix_view<S> A = block(i), c = checksum(i);
+    const matrix_view<S> A = block(i), c = checksums(i, i + 1);
     const piece& own = pieces_[at(i)];
     if (is_checked(i)) {
       double residual = 0;
@@ -219,14 +293,13 @@ class grid_columns {
       const abft::tiers limits = thresholds::residual<real_of<S>>(norms_[at(i)], k_reals<S> * m_, own.width, k_reals<S> * steps_);
       found = compare(here_.run(), {i, pieces(), 0, 1}, std::sqrt(squares), limits.wrong, "qr.grid", own.number);
     }
-    seals_[at(i)] = here_.on().hash(A);
+    seals_[at(i)] = here_.is_protected() ? here_.on().hash(A) : 0;
     if (whole + triangle > 0) here_.strike(site::r, {i, pieces(), 0, 1}, A.block(0, 0, whole + triangle, 1));
     return found;
   }
-  // Copies a judged piece and compares its seal with the copy.
-  abft::finding store(index i, const matrix_view<S>& to) {
-    here_.copy(block(i), to);
-    return here_.is_protected() ? alike(here_.on().hash(to) == seals_[at(i)], pieces_[at(i)].number) : abft::finding{};
+  // Compares a judged piece with its seal.
+  abft::finding compare_seal(index i) {
+    return here_.is_protected() ? alike(here_.on().hash(block(i)) == seals_[at(i)], pieces_[at(i)].number) : abft::finding{};
   }
   // The finding of a comparison of seals.
   abft::finding alike(bool same, index number) {
@@ -247,25 +320,25 @@ class grid_columns {
   }
 
  private:
-  // Draws the weights from the sizes of the whole columns; norms_: ‖A diag(d)‖² of the whole columns of each piece.
-  void weigh(const matrix_view<const S>& from) {
+  // Draws the weights from the sizes of the whole columns, given those of the rank's rows; norms_: ‖A diag(d)‖² of the whole columns of
+  // each piece.
+  void weigh(std::vector<column_size>& sizes) {
     const int places = lines_.size(grid_line::column);
-    std::vector<double> own(at(3 * count_));
-    for (index j = 0; j < count_; ++j) {
-      const column_size size = rows_ > 0 ? host::size_of(host::kernels_of<S>(here_.run()), rows_, &from(0, j)) : column_size{};
-      own[at(3 * j)] = size.norm;
-      own[at(3 * j + 1)] = size.exponent;
-      own[at(3 * j + 2)] = size.finite ? 1 : 0;
+    std::vector<double> own(at(3 * count()));
+    for (index j = 0; j < count(); ++j) {
+      own[at(3 * j)] = sizes[at(j)].norm;
+      own[at(3 * j + 1)] = sizes[at(j)].exponent;
+      own[at(3 * j + 2)] = sizes[at(j)].finite ? 1 : 0;
     }
     std::vector<std::vector<double>> parts(at(places), own);
     std::vector<grid_message> block(1);
-    block[0].put(own.data(), 3 * count_);
+    block[0].put(own.data(), 3 * count());
     std::vector<grid_reader> came = lines_.exchange(grid_line::column, std::move(block));
     for (int p = 0; p < places; ++p)
-      if (p != lines_.place(grid_line::column)) came[at(p)].take(parts[at(p)].data(), 3 * count_);
-    std::vector<column_size> sizes(at(count_));
-    for (index j = 0; j < count_; ++j) {
+      if (p != lines_.place(grid_line::column)) came[at(p)].take(parts[at(p)].data(), 3 * count());
+    for (index j = 0; j < count(); ++j) {
       column_size& size = sizes[at(j)];
+      size = {};
       bool first = true;
       for (const auto& part : parts) {
         if (part[at(3 * j + 2)] == 0) size.finite = false;
@@ -289,8 +362,9 @@ class grid_columns {
   rank_call<S>& here_;
   grid_lines& lines_;
   const std::vector<piece> pieces_;
-  const index m_, steps_, rows_, count_;
-  const std::shared_ptr<S> memory_;
+  const index m_, steps_, rows_;
+  const matrix_view<S> home_;
+  const std::shared_ptr<S> of_checksums_;
   std::vector<double> weights_, norms_;
   std::vector<std::uint64_t> seals_;
   bool finite_ = true;

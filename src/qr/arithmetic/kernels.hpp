@@ -45,6 +45,9 @@ class kernels {
   // W ← T W, or Tᴴ W if transposed; then C ← C − V W. After product() the result is C ← H C, or Hᴴ C.
   virtual void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const = 0;
 
+  // W ← T W, or Tᴴ W if transposed. T is w × w upper triangular with leading dimension w, W is w × n with leading dimension w.
+  virtual void triangular_product(bool transposed, index w, index n, const S* T, S* W) const = 0;
+
   // B ← U⁻¹ B or U⁻ᴴ B. U is n × n upper triangular, B is n × k.
   virtual void solve(bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) const = 0;
 

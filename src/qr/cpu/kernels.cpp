@@ -46,8 +46,12 @@ class blas_kernels final : public kernels<S> {
     cpu::add_product(H.rows - H.width, H.width, n, H.V2, H.ldv, C + H.width, ldc, W, H.width);
   }
 
+  void triangular_product(bool transposed, index w, index n, const S* T, S* W) const override {
+    core::trmm('L', 'U', transposed ? 'C' : 'N', 'N', w, n, S(1), T, w, W, w);
+  }
+
   void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const override {
-    core::trmm('L', 'U', transposed ? 'C' : 'N', 'N', H.width, n, S(1), H.T, H.width, W, H.width);
+    triangular_product(transposed, H.width, n, H.T, W);
     core::gemm('N', 'N', H.width, n, H.width, S(-1), H.V1, H.width, W, H.width, S(1), C, ldc);
     if (H.rows > H.width) core::gemm('N', 'N', H.rows - H.width, n, H.width, S(-1), H.V2, H.ldv, W, H.width, S(1), C + H.width, ldc);
   }

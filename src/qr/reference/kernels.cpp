@@ -50,8 +50,7 @@ class plain_kernels final : public kernels<S> {
     }
   }
 
-  void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const override {
-    const index w = H.width;
+  void triangular_product(bool transposed, index w, index n, const S* T, S* W) const override {
     for (index c = 0; c < n; ++c) {
       S* const column = W + c * w;
       // Computed in place: T is upper triangular, so that row j of T W needs rows ≥ j, and row j of Tᴴ W rows ≤ j.
@@ -59,9 +58,17 @@ class plain_kernels final : public kernels<S> {
         const index j = transposed ? w - 1 - step : step;
         wide sum = 0;
         for (index l = transposed ? 0 : j; l < (transposed ? j + 1 : w); ++l)
-          sum += (transposed ? conjugate(wide(H.T[l + j * w])) : wide(H.T[j + l * w])) * wide(column[l]);
+          sum += (transposed ? conjugate(wide(T[l + j * w])) : wide(T[j + l * w])) * wide(column[l]);
         column[j] = static_cast<S>(sum);
       }
+    }
+  }
+
+  void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const override {
+    const index w = H.width;
+    triangular_product(transposed, w, n, H.T, W);
+    for (index c = 0; c < n; ++c) {
+      const S* const column = W + c * w;
       for (index i = 0; i < H.rows; ++i) {
         wide sum = 0;
         for (index j = 0; j < std::min(w, i + 1); ++j) sum += wide(element(H, i, j)) * wide(column[j]);
