@@ -105,9 +105,9 @@ typedef struct {
 } ballast_process_grid;
 
 // Between ScaLAPACK's layout and block columns; calls of all ranks. desc: the nine numbers DTYPE_ = 1, CTXT_ (not read), M_, N_, MB_, NB_,
-// RSRC_, CSRC_, LLD_, of which ranks may differ in LLD_. `local`: one axis without gaps, the rank's part column by column, LLD_ apart.
-// `columns`: M_ x count, host memory, as ballast_qr_factor_columns takes it, or as ballast_column_factors_storage gives it. Errors:
-// invalid_argument, rank_lost, uncorrectable.
+// RSRC_, CSRC_, LLD_, of which ranks may differ in LLD_. `local`: host memory, one axis without gaps, the rank's part column by column,
+// LLD_ apart. `columns`: M_ x count, host memory, as ballast_qr_factor_columns takes it, or as ballast_column_factors_storage gives it.
+// Errors: invalid_argument, rank_lost, uncorrectable.
 BALLAST_C_API int32_t ballast_qr_to_block_columns(const DLTensor* local, const int32_t* desc, const ballast_process_grid* grid,
                                                   int64_t block, const ballast_options* options, const DLTensor* columns,
                                                   const ballast_call* call, ballast_report* report, ballast_error* error);
@@ -121,7 +121,8 @@ BALLAST_C_API int32_t ballast_qr_from_block_columns(const DLTensor* columns, int
 // ballast_qr_factor_columns. qr_grid.hpp says which faults are covered. docs/distributed.md.
 typedef struct ballast_grid_factors ballast_grid_factors;
 
-// local: this rank's part, one axis without gaps, column by column, LLD_ apart; it is copied. Best MB_ = NB_, 32 to 96 or a multiple.
+// local: this rank's part in host memory, one axis without gaps, column by column, LLD_ apart; it is copied. Best MB_ = NB_, 32 to 96 or a
+// multiple.
 BALLAST_C_API int32_t ballast_qr_factor_grid(const DLTensor* local, const int32_t* desc, const ballast_process_grid* grid,
                                              const ballast_options* options, const ballast_call* call, ballast_grid_factors** factors,
                                              ballast_report* report, ballast_error* error);

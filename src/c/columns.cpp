@@ -99,7 +99,7 @@ int32_t ballast_qr_to_block_columns(const DLTensor* local, const int32_t* desc, 
     with_type_of(given, [&]<class T>(T) {
       const tensor to(columns, {here.problem, "columns"});
       ballast::qr::computed<T> made =
-          ballast::qr::to_block_columns(elements_of<const T>(given, 1, where), numbers, grid_of(grid), block, where, now);
+          ballast::qr::to_block_columns(elements_of<const T>(in_host_memory(given), 1, where), numbers, grid_of(grid), block, where, now);
       copy<T>(std::as_const(made.values).view(), target_of<T>(to, made.values.rows(), made.values.columns()));
       fill(report, std::move(made.report));
     });
@@ -118,8 +118,8 @@ int32_t ballast_qr_from_block_columns(const DLTensor* columns, int64_t block, co
     const std::span<const int> numbers = numbers_of(desc);
     with_type_of(given, [&]<class T>(T) {
       const tensor to(local, {here.problem, "local"});
-      fill(report, ballast::qr::from_block_columns(matrix_of<const T>(given, where), block, elements_of<T>(to, 1, where), numbers,
-                                                   grid_of(grid), where, now));
+      fill(report, ballast::qr::from_block_columns(matrix_of<const T>(in_host_memory(given), where), block,
+                                                   elements_of<T>(in_host_memory(to), 1, where), numbers, grid_of(grid), where, now));
     });
   });
 }

@@ -29,7 +29,8 @@ int32_t ballast_qr_factor_grid(const DLTensor* local, const int32_t* desc, const
     here.poses(token_of(given, desc));
     const std::span<const int> numbers = numbers_of(desc);
     with_type_of(given, [&]<class T>(T) {
-      keep(ballast::qr::factor_grid(elements_of<const T>(given, 1, where), numbers, grid_of(grid), where, now), factors, report);
+      keep(ballast::qr::factor_grid(elements_of<const T>(in_host_memory(given), 1, where), numbers, grid_of(grid), where, now), factors,
+           report);
     });
   });
 }

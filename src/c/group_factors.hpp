@@ -92,6 +92,13 @@ inline std::string token_of(const tensor& given, const std::int32_t* desc) {
   return qr::to_token({precision_of_element(given.type), desc[2], desc[3], 1, is_complex(given.type)});
 }
 
+// Parts of a layout are read and written where they lie, by the host. Throws unsupported_error for memory of a device.
+inline const tensor& in_host_memory(const tensor& given) {
+  if (given.on_device())
+    throw unsupported_error(fmt::format("{}: {}: expected host memory, got that of a device", given.as.problem, given.as.name));
+  return given;
+}
+
 // Stores factors that were made, and their report.
 template <class Handle, class Factors>
 void keep(Factors&& found, Handle** factors, ballast_report* report) {

@@ -194,6 +194,14 @@ TEST(c_group_columns_layout, goes_and_comes_back) {
       refused(to_columns(desc, &odd), "by_columns: expected 0 or 1, got 5");
       refused(to_columns(sparse, &grid), "expected DTYPE_ 1");
       refused(to_columns(nullptr, &grid), "desc");
+      tensor elsewhere(local, {length});
+      elsewhere->device.device_type = static_cast<decltype(elsewhere->device.device_type)>(BALLAST_DLPACK_CUDA);
+      EXPECT_EQ(ballast_qr_to_block_columns(elsewhere, desc, &grid, block, with.with, column_tensor(columns, m, own), nullptr, with.seen,
+                                            with.failed),
+                BALLAST_UNSUPPORTED);
+      EXPECT_EQ(ballast_qr_from_block_columns(column_tensor(columns, m, own), block, elsewhere, desc, &grid, with.with, nullptr, with.seen,
+                                              with.failed),
+                BALLAST_UNSUPPORTED);
       refused(to_columns(desc, nullptr), "grid");
     });
   }

@@ -257,6 +257,10 @@ TEST(c_group_grid_errors, statuses) {
     expect(factor(few, good, &how.grid, with.with), BALLAST_INVALID_ARGUMENT, "elements or more");
     expect(ballast_qr_factor_grid(column_tensor(a, height, width), good, &how.grid, with.with, nullptr, &made, with.seen, with.failed),
            BALLAST_INVALID_ARGUMENT, "local");
+    tensor elsewhere(a, {static_cast<std::int64_t>(a.size())});
+    elsewhere->device.device_type = static_cast<decltype(elsewhere->device.device_type)>(BALLAST_DLPACK_CUDA);
+    expect(ballast_qr_factor_grid(elsewhere, good, &how.grid, with.with, nullptr, &made, with.seen, with.failed), BALLAST_UNSUPPORTED,
+           "local: expected host memory, got that of a device");
     options devices;
     const std::int64_t numbers[] = {0, 1};
     with.right(ballast_options_create("qr", &devices, with.failed));

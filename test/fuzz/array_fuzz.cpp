@@ -115,7 +115,7 @@ void check_parts(std::string_view bytes, const tools::array& whole) {
   if (whole.size() == 0 || axes == 0) return;
   const std::vector<double> all = components(whole);
   const std::int64_t m = whole.shape[0], n = whole.size() / m, down = whole.strides()[0];
-  // The elements of a row lie in their order behind the first, or m apart.
+  // Elements of a row are 1 apart in the file, or m in the order of Fortran.
   const auto check = [&](const tools::array_part& part, const auto& has_row, const auto& has_column) {
     const auto made = read_npy(bytes, true, part);
     require(made.has_value(), "a file is read whole and not in parts");
