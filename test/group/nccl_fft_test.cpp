@@ -2,6 +2,7 @@
 // lost ranks, and what is refused. The kernels are those of devices_fft_test.cpp.
 // Layer: backend tests.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -206,7 +207,7 @@ TEST_F(fft_nccl_faults, name_a_lost_rank) {
   for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{16}}) {
     test::begin_fake_nccl();
     test::end_fake_rank_at(1, number);
-    int named = 0;
+    std::atomic<int> named = 0;
     const auto ends = test::run_nccl_ranks(k_ranks, {.resend_after = 0.02, .patience = 3}, [&](int r, const group& own) {
       const group_plan<float> plan(pencils().shape, {.threads = 1, .group = own}, pencils().how);
       std::vector<std::complex<float>> in(static_cast<std::size_t>(plan.data().size())),

@@ -2,8 +2,10 @@
 // and whole calls.
 // Layer: backend tests.
 #include <algorithm>
+#include <atomic>
 #include <complex>
 #include <cstdint>
+#include <latch>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -169,13 +171,16 @@ TEST_F(nccl_ranks, move_blocks_and_sums_between_devices) {
 
 TEST_F(nccl_ranks, name_a_rank_that_leaves_an_operation_of_devices) {
   test::begin_fake_nccl();
-  int named = 0;
+  std::atomic<int> named = 0;
+  std::latch others(2);  // rank 2 ends when the others have left the barrier, so that none of them misses it there
   const auto ends = test::run_nccl_ranks(3, quick(3), [&](int r, const group& own) {
     own.barrier();
     if (r == 2) {
+      others.wait();
       test::end_fake_rank(2);
       return;
     }
+    others.count_down();
     wire::nccl_link& link = *own.internal()->link;
     const cuda::device_buffer words(link.device(), 80), sum(link.device(), 80);
     try {
