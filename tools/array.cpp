@@ -80,6 +80,28 @@ void require_default(const std::filesystem::path& file, const table_options& opt
 
 }  // namespace
 
+std::vector<std::pair<std::int64_t, std::int64_t>> axis_part::ranges(std::int64_t size) const {
+  std::vector<std::pair<std::int64_t, std::int64_t>> made;
+  const auto add = [&](std::int64_t first, std::int64_t end) {
+    if (first < end) made.emplace_back(first, end);
+  };
+  if (block == k_even) {
+    const auto begin = [&](std::int64_t of) { return static_cast<std::int64_t>(static_cast<__int128>(size) * of / parts); };
+    add(begin(part), begin(part + 1));
+    return made;
+  }
+  const std::int64_t width = block == k_one_block ? std::max<std::int64_t>(1, size / parts + (size % parts > 0 ? 1 : 0)) : block;
+  const std::int64_t blocks = size / width + (size % width > 0 ? 1 : 0);
+  for (std::int64_t b = part; b < blocks; b += parts) add(b * width, b * width + std::min(width, size - b * width));
+  return made;
+}
+
+std::int64_t length_of(const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  std::int64_t made = 0;
+  for (const auto& [first, end] : ranges) made += end - first;
+  return made;
+}
+
 std::int64_t array::size() const {
   std::int64_t all = 1;
   for (const auto each : shape) {
@@ -176,18 +198,31 @@ std::optional<file_format> format_of(const std::filesystem::path& file) {
 
 namespace {
 
-// Leaves out the rows of the other parts.
-void keep_part(array& from, const row_part& rows) {
-  const std::int64_t all = from.shape.empty() ? 0 : from.shape[0];
-  std::vector<std::int64_t> others;
-  for (std::int64_t i = 0; i < all; ++i)
-    if (i < rows.first(all) || i >= rows.end(all)) others.push_back(i);
-  leave_out_rows(from, others);
+// Leaves out the rows and columns of the other parts.
+void keep_part(array& from, const array_part& part) {
+  if (from.shape.empty() || from.shape.size() > 2) return;
+  const std::int64_t columns = from.shape.size() == 2 ? from.shape[1] : 1, along = from.shape.size() == 2 ? from.strides()[1] : 0;
+  const std::int64_t down = from.strides()[0];
+  const auto rows_kept = part.rows.ranges(from.shape[0]), columns_kept = part.columns.ranges(columns);
+  std::visit(
+      [&](auto& held) {
+        std::decay_t<decltype(held)> kept;
+        for (const auto& [first, end] : rows_kept) {
+          for (std::int64_t i = first; i < end; ++i)
+            for (const auto& [left, right] : columns_kept)
+              for (std::int64_t j = left; j < right; ++j) kept.push_back(held[static_cast<std::size_t>(i * down + j * along)]);
+        }
+        held = std::move(kept);
+      },
+      from.values);
+  from.shape[0] = length_of(rows_kept);
+  if (part.of_matrix) from.shape = {from.shape[0], length_of(columns_kept)};
+  from.fortran = false;
 }
 
 }  // namespace
 
-array read_array(const std::filesystem::path& file, const table_options& options, const row_part& rows) {
+array read_array(const std::filesystem::path& file, const table_options& options, const array_part& part) {
   std::optional<file_format> format = format_of(file);
   std::error_code none;
   const auto kind = std::filesystem::status(file, none).type();
@@ -200,7 +235,7 @@ array read_array(const std::filesystem::path& file, const table_options& options
   if (!format) format = start.starts_with(k_npy_signature) ? file_format::npy : file_format::csv;
   array made;
   if (format == file_format::npy) {
-    made = read_npy(file, start, in, rows);
+    made = read_npy(file, start, in, part);
     require_default(file, options);
   } else {
     made = parse_csv(file, read_text(in, start), format == file_format::tsv ? k_tsv_separators : k_csv_separators, options);
@@ -208,7 +243,7 @@ array read_array(const std::filesystem::path& file, const table_options& options
   made.facts->file = file == "-" ? "standard input" : printable(file);
   if (made.facts->shape.empty()) {  // the whole array was read
     made.facts->shape = made.shape;
-    if (rows.parts > 1) keep_part(made, rows);
+    if (!part.is_whole()) keep_part(made, part);
   }
   return made;
 }

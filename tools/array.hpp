@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,19 +35,24 @@ struct input_facts {
   std::int64_t not_finite = 0;  // values that are NaN or Inf; counted by array::as
 };
 
-// One part of the rows of an array, the first axis, that is divided into `parts` as evenly as can be. `blocks`: all parts but the last ones
-// have as many rows as the largest of an even division, as in ScaLAPACK's layout.
-struct row_part {
-  std::int64_t part = 0, parts = 1;
-  bool blocks = false;
-  std::int64_t first(std::int64_t rows) const { return begin(rows, part); }
-  std::int64_t end(std::int64_t rows) const { return begin(rows, part + 1); }
+// One part of the indices of an axis that is divided into `parts`: by `block` indices in turn, as in ScaLAPACK's layout.
+struct axis_part {
+  static constexpr std::int64_t k_even = 0;        // one range each, as even as can be
+  static constexpr std::int64_t k_one_block = -1;  // blocks as wide as the largest of an even division: one each, or none
+  std::int64_t part = 0, parts = 1, block = k_even;
+  // Returns the ranges of the part, ascending: the first index, and the one after the last.
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(std::int64_t size) const;
+};
 
- private:
-  std::int64_t begin(std::int64_t rows, std::int64_t of) const {
-    const auto wide = static_cast<__int128>(rows);
-    return static_cast<std::int64_t>(blocks ? std::min(wide, (wide + parts - 1) / parts * of) : wide * of / parts);
-  }
+// Returns the number of indices in all ranges.
+std::int64_t length_of(const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges);
+
+// The part of an array that is read: some of its rows, the first axis. `of_matrix`: and some of its columns; the array is a matrix then,
+// and one with a single axis has one column.
+struct array_part {
+  axis_part rows, columns = {};
+  bool of_matrix = false;
+  bool is_whole() const { return !of_matrix && rows.parts == 1; }
 };
 
 struct array {
@@ -84,9 +90,9 @@ enum class file_format { npy, csv, tsv };
 std::optional<file_format> format_of(const std::filesystem::path& file);
 
 // Reads a file; "-" is standard input. A file whose name has no ending (/dev/stdin) is .npy if it begins like one, and .csv otherwise.
-// `options` are those of tables; for a .npy file they must have their defaults. Returns the rows of one part; `facts` are of the whole
-// file. Throws invalid_argument_error.
-array read_array(const std::filesystem::path& file, const table_options& options, const row_part& rows = {});
+// `options` are those of tables; for a .npy file they must have their defaults. Returns one part; `facts` are of the whole file. Throws
+// invalid_argument_error.
+array read_array(const std::filesystem::path& file, const table_options& options, const array_part& part = {});
 
 // Throws invalid_argument_error unless an array of `axes` axes can be written to a file of this name: at most 2 axes fit into a table.
 void check_writable_kind(const std::filesystem::path& file, std::size_t axes);

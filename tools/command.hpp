@@ -29,7 +29,7 @@ struct ranks {
   // Returns on the first rank the numbers of all, in the order of ranks; on the others nothing.
   std::function<std::vector<std::int32_t>(std::vector<std::int32_t>)> gather;
   bool several() const { return static_cast<bool>(group); }
-  row_part rows() const { return {group.rank(), group.size()}; }
+  array_part rows() const { return {.rows = {group.rank(), group.size()}}; }
 };
 
 // The options that every operation takes.

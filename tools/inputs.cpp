@@ -58,9 +58,9 @@ void inputs::add_to(command_line& command, bool second) {
   command.choice("--missing", missing_, "of a table: refuse missing values, or leave out (drop) the rows that have one", {"error", "drop"});
 }
 
-void inputs::read_part(const row_part& rows) {
-  if (rows.parts > 1 && missing_ == "drop") throw invalid_argument_error("--missing: expected error on several ranks, got drop");
-  rows_ = rows;
+void inputs::read_part(const array_part& part) {
+  if (!part.is_whole() && missing_ == "drop") throw invalid_argument_error("--missing: expected error on several ranks, got drop");
+  part_ = part;
 }
 
 array inputs::noted(array read) {
@@ -75,7 +75,7 @@ array inputs::operand(const std::string& file, const std::string& option, const 
   options.skip = skip_;
   options.columns = columns;
   options.columns_option = option;
-  return noted(read_array(file, options, rows_));
+  return noted(read_array(file, options, part_));
 }
 
 array inputs::operand(const std::string& file) { return operand(file, "--columns", columns_); }
@@ -84,16 +84,16 @@ array inputs::second_operand(const std::string& file) { return operand(file, "--
 
 array inputs::of_option(const std::string& option, const std::string& file) {
   try {
-    return noted(read_array(file, {}, rows_));
+    return noted(read_array(file, {}, part_));
   } catch (const invalid_argument_error& e) {
     throw invalid_argument_error(fmt::format("{}: {}", option, e.what()));
   }
 }
 
 array inputs::whole(const std::string& option, const std::string& file) {
-  const row_part part = std::exchange(rows_, {});
+  const array_part part = std::exchange(part_, {});
   array read = of_option(option, file);
-  rows_ = part;
+  part_ = part;
   return read;
 }
 

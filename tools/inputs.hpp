@@ -18,8 +18,8 @@ class inputs {
   // Adds the options for tables: --header, --columns, --skip and --missing. `second`: also --columns-b, for a second operand.
   void add_to(command_line& command, bool second = false);
 
-  // From here on reads only the rows of one part of each file. Throws invalid_argument_error if rows are to be left out of a table.
-  void read_part(const row_part& rows);
+  // From here on reads only one part of each file. Throws invalid_argument_error if rows are to be left out of a table.
+  void read_part(const array_part& part);
 
   // Reads an operand of the command, the second with --columns-b in place of --columns.
   array operand(const std::string& file);
@@ -46,7 +46,7 @@ class inputs {
   std::string header_ = "auto", missing_ = "error";
   std::vector<std::string> columns_, second_columns_;
   std::int64_t skip_ = 0;
-  row_part rows_;
+  array_part part_;
   std::vector<std::shared_ptr<const input_facts>> facts_;
 };
 

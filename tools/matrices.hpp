@@ -6,6 +6,7 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+
+#include <ballast/qr_descriptor.hpp>
 
 #include "command.hpp"
 
@@ -132,11 +135,18 @@ struct errors {
   }
 };
 
-// `ballast qr` on the ranks of a group, of which this one has read its block of rows. qr_ranks.cpp.
+// `ballast qr` on the ranks of a group, of which this one has read its part: a block of rows, or its blocks on a grid. qr_ranks.cpp.
 struct ranks_options {
   std::string input, q, r;  // q, r: files of the first rank
   std::int64_t block = 64;
+  std::optional<qr::process_grid> grid;  // none: by block columns
+
+  // The part of the file that a rank reads.
+  array_part part(const group& all) const;
 };
+// Reads --grid, such as "2x3", for so many ranks. Throws invalid_argument_error.
+qr::process_grid grid_of(const std::string& given, int ranks);
+
 template <class T>
 int run_qr_on_ranks(const common_options& wanted, const ranks_options& how, array read);
 

@@ -7,8 +7,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -206,9 +209,85 @@ std::vector<double> read_integers(byte_source& in, std::int64_t count, const ele
   });
 }
 
+// The bytes of one part of an array: those of the others are left out. The array has lines of elements, one after the other.
+class part_bytes : public byte_source {
+ public:
+  using ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  // `lines`: the part's lines; `columns`: the elements of each line that it has; `length`: that of a line; `bytes`: of an element.
+  part_bytes(byte_source& in, ranges lines, ranges columns, std::int64_t length, std::uint64_t bytes)
+      : in_(in),
+        lines_(std::move(lines)),
+        columns_(std::move(columns)),
+        length_(static_cast<std::uint64_t>(length) * bytes),
+        bytes_(bytes) {
+    left_ = static_cast<std::uint64_t>(length_of(lines_)) * static_cast<std::uint64_t>(length_of(columns_)) * bytes;
+    if (left_ == 0) return;
+    line_ = lines_[0].first;
+    begin();
+  }
+
+  std::size_t read(char* to, std::size_t count) override {
+    std::size_t have = 0;
+    while (have < count && left_ > 0) {
+      if (at_ == end_) next();
+      const std::size_t now = std::min<std::uint64_t>(count - have, end_ - at_), got = in_.read(to + have, now);
+      have += got;
+      at_ += got;
+      left_ -= got;
+      if (got < now) break;
+    }
+    return have;
+  }
+  void skip(std::uint64_t count) override {
+    std::vector<char> unused(std::min<std::uint64_t>(count, 1 << 16));
+    for (std::size_t got = 1; count > 0 && got > 0; count -= got) got = read(unused.data(), std::min<std::uint64_t>(count, unused.size()));
+  }
+  std::optional<std::uint64_t> left() const override { return left_; }
+  // The place in the array's bytes where the source below stands.
+  std::uint64_t at() const { return at_; }
+
+ private:
+  // Goes to the elements columns_[column_] of the line.
+  void begin() {
+    const std::uint64_t line = static_cast<std::uint64_t>(line_) * length_,
+                        from = line + static_cast<std::uint64_t>(columns_[column_].first) * bytes_;
+    if (from > at_) in_.skip(from - at_);
+    at_ = from;
+    end_ = line + static_cast<std::uint64_t>(columns_[column_].second) * bytes_;
+  }
+  void next() {
+    if (++column_ == columns_.size()) {
+      column_ = 0;
+      if (++line_ == lines_[range_].second) line_ = lines_[++range_].first;
+    }
+    begin();
+  }
+
+  byte_source& in_;
+  const ranges lines_, columns_;
+  const std::uint64_t length_, bytes_;
+  std::uint64_t left_ = 0, at_ = 0, end_ = 0;
+  std::int64_t line_ = 0;
+  std::size_t range_ = 0, column_ = 0;
+};
+
+// The bytes of a part, whose shape replaces that of `whole`. The first axis is that of the rows.
+part_bytes bytes_of(const array_part& part, byte_source& in, array& whole, std::uint64_t bytes) {
+  const std::int64_t rows = whole.shape[0], rest = whole.size() / rows;  // elements of a row
+  const part_bytes::ranges of_rows = part.rows.ranges(rows),
+                           of_rest = part.of_matrix ? part.columns.ranges(rest) : part_bytes::ranges{{0, rest}};
+  whole.shape[0] = length_of(of_rows);
+  if (part.of_matrix) whole.shape = {whole.shape[0], length_of(of_rest)};
+  if (whole.fortran) return {in, of_rest, of_rows, rows, bytes};
+  if (length_of(of_rest) < rest) return {in, of_rows, of_rest, rest, bytes};
+  part_bytes::ranges runs;  // rows are whole: one line of all elements has the ranges of rows
+  for (const auto& [first, end] : of_rows) runs.emplace_back(first * rest, end * rest);
+  return {in, {{0, 1}}, runs, rows * rest, bytes};
+}
+
 }  // namespace
 
-array read_npy(const std::filesystem::path& file, std::string_view start, byte_source& in, const row_part& rows) {
+array read_npy(const std::filesystem::path& file, std::string_view start, byte_source& in, const array_part& part) {
   std::array<char, 12> first{};
   std::ranges::copy(start.substr(0, 10), first.begin());
   if (start.size() < 10) in.read(first.data() + start.size(), 10 - start.size());
@@ -246,37 +325,35 @@ array read_npy(const std::filesystem::path& file, std::string_view start, byte_s
   if (in.left() && *in.left() != wanted)
     refuse_file(file, fmt::format("expected {} bytes of values for shape {} of {}, got {}{}", wanted, to_string(header.shape), header.descr,
                                   *in.left(), *in.left() < wanted ? ": truncated" : ""));
-  const bool in_part = rows.parts > 1 && in.left() && !made.fortran && !made.shape.empty() && made.shape[0] > 0;
-  std::uint64_t after = 0;  // bytes after the part
-  if (in_part) {
-    const std::uint64_t row = wanted / static_cast<std::uint64_t>(made.shape[0]);
-    const std::int64_t first = rows.first(made.shape[0]), end = rows.end(made.shape[0]);
-    in.skip(static_cast<std::uint64_t>(first) * row);
-    after = static_cast<std::uint64_t>(made.shape[0] - end) * row;
-    made.shape[0] = end - first;
+  if (part.of_matrix && (made.shape.empty() || made.shape.size() > 2))
+    refuse_file(file, fmt::format("expected a matrix (1 or 2 axes) on a grid, got shape {}", to_string(header.shape)));
+  std::optional<part_bytes> own;
+  if (!part.is_whole() && in.left() && !made.shape.empty() && made.shape[0] > 0) {
+    own.emplace(bytes_of(part, in, made, type.bytes));
     count = made.size();
   }
+  byte_source& values = own ? *own : in;
   std::int64_t rounded = 0;
   const auto is = [&](char kind, std::uint64_t bytes) { return type.kind == kind && type.bytes == bytes; };
-  if (is('b', 1)) made.values = read_values<double>(in, count, type, 1, file, [](const char* from) { return *from != 0 ? 1.0 : 0.0; });
-  if (is('f', 2)) made.values = read_values<float>(in, count, type, 2, file, half);
-  if (is('f', 4)) made.values = read_as<float>(in, count, type, file);
-  if (is('f', 8)) made.values = read_as<double>(in, count, type, file);
-  if (is('c', 8)) made.values = read_as<std::complex<float>>(in, count, type, file);
-  if (is('c', 16)) made.values = read_as<std::complex<double>>(in, count, type, file);
-  if (is('i', 1)) made.values = read_integers<std::int8_t>(in, count, type, file, rounded);
-  if (is('i', 2)) made.values = read_integers<std::int16_t>(in, count, type, file, rounded);
-  if (is('i', 4)) made.values = read_integers<std::int32_t>(in, count, type, file, rounded);
-  if (is('i', 8)) made.values = read_integers<std::int64_t>(in, count, type, file, rounded);
-  if (is('u', 1)) made.values = read_integers<std::uint8_t>(in, count, type, file, rounded);
-  if (is('u', 2)) made.values = read_integers<std::uint16_t>(in, count, type, file, rounded);
-  if (is('u', 4)) made.values = read_integers<std::uint32_t>(in, count, type, file, rounded);
-  if (is('u', 8)) made.values = read_integers<std::uint64_t>(in, count, type, file, rounded);
-  if (in_part) in.skip(after);
+  if (is('b', 1)) made.values = read_values<double>(values, count, type, 1, file, [](const char* from) { return *from != 0 ? 1.0 : 0.0; });
+  if (is('f', 2)) made.values = read_values<float>(values, count, type, 2, file, half);
+  if (is('f', 4)) made.values = read_as<float>(values, count, type, file);
+  if (is('f', 8)) made.values = read_as<double>(values, count, type, file);
+  if (is('c', 8)) made.values = read_as<std::complex<float>>(values, count, type, file);
+  if (is('c', 16)) made.values = read_as<std::complex<double>>(values, count, type, file);
+  if (is('i', 1)) made.values = read_integers<std::int8_t>(values, count, type, file, rounded);
+  if (is('i', 2)) made.values = read_integers<std::int16_t>(values, count, type, file, rounded);
+  if (is('i', 4)) made.values = read_integers<std::int32_t>(values, count, type, file, rounded);
+  if (is('i', 8)) made.values = read_integers<std::int64_t>(values, count, type, file, rounded);
+  if (is('u', 1)) made.values = read_integers<std::uint8_t>(values, count, type, file, rounded);
+  if (is('u', 2)) made.values = read_integers<std::uint16_t>(values, count, type, file, rounded);
+  if (is('u', 4)) made.values = read_integers<std::uint32_t>(values, count, type, file, rounded);
+  if (is('u', 8)) made.values = read_integers<std::uint64_t>(values, count, type, file, rounded);
+  if (own) in.skip(wanted - own->at());
   char more = 0;
   if (in.read(&more, 1) != 0) refuse_file(file, fmt::format("expected {} bytes of values, got more", wanted));
   made.facts = std::make_shared<input_facts>();
-  if (in_part) made.facts->shape = header.shape;
+  if (own) made.facts->shape = header.shape;
   if (rounded > 0) made.facts->notes.push_back(fmt::format("{} of {} integers need more than 53 bits and were rounded", rounded, count));
   return made;
 }

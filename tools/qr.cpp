@@ -15,7 +15,7 @@ namespace ballast::tools {
 namespace {
 
 struct qr_options : common_options {
-  std::string input, q, r, devices;
+  std::string input, q, r, devices, grid;
   bool pivot = false;
   std::int64_t block = 0;  // on ranks and devices; 0: not given
 };
@@ -401,11 +401,16 @@ void add_qr(command_line& program, const ranks& together) {
                "bring the columns of INPUT (one matrix) in an order in which R's diagonal falls, as LAPACK's xGEQP3, and print it; the\n"
                "backend chooses the order, the host where a device's memory does not suffice");
   command.text("--devices", wanted->devices, k_devices);
-  if (together.several())
-    command.integer("--block", wanted->block, "columns of a block, 1 to 96, of which the ranks have one after the other; default 64",
+  if (together.several()) {
+    command.text("--grid", wanted->grid,
+                 "factor on a grid of so many rows and columns of ranks, such as 2x3, in ScaLAPACK's layout; default: by block columns");
+    command.integer("--block", wanted->block,
+                    "columns of a block, 1 to 96, of which the ranks have one after the other; with --grid rows and columns of a block,\n"
+                    "best 32 to 96 or a multiple; default 64",
                     std::int64_t{1});
-  else
+  } else {
     command.integer("--block", wanted->block, k_block, std::int64_t{1});
+  }
   wanted->files->add_to(command);
   wanted->add_to(command);
   command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
@@ -413,21 +418,27 @@ void add_qr(command_line& program, const ranks& together) {
   command.action([wanted, together] {
     if (together.several()) {
       wanted->together = together;
-      wanted->files->read_part({together.group.rank(), together.group.size(), true});
-      if (together.group.rank() != 0) {
-        wanted->q.clear();
-        wanted->r.clear();
-        wanted->events.clear();
-        wanted->quiet = true;
-      }
       if (wanted->pivot || !wanted->devices.empty())
         throw invalid_argument_error(
             fmt::format("{}: expected a call without ranks, got one on ranks", wanted->pivot ? "--pivot" : "--devices"));
+      ranks_options how;
+      how.input = wanted->input;
+      if (wanted->block > 0) how.block = wanted->block;
+      if (!wanted->grid.empty()) {
+        how.grid = grid_of(wanted->grid, together.group.size());
+        how.block = std::min<std::int64_t>(how.block, std::numeric_limits<int>::max());  // no matrix is larger
+      }
+      wanted->files->read_part(how.part(together.group));
+      if (together.group.rank() == 0) {
+        how.q = wanted->q;
+        how.r = wanted->r;
+      } else {
+        wanted->events.clear();
+        wanted->quiet = true;
+      }
       array read = wanted->files->operand(wanted->input);
-      const std::int64_t block = wanted->block == 0 ? 64 : wanted->block;
-      return with_type(*wanted, read.is_complex(), read.is_double(), [&]<class T>(T) {
-        return run_qr_on_ranks<T>(*wanted, {.input = wanted->input, .q = wanted->q, .r = wanted->r, .block = block}, std::move(read));
-      });
+      return with_type(*wanted, read.is_complex(), read.is_double(),
+                       [&]<class T>(T) { return run_qr_on_ranks<T>(*wanted, how, std::move(read)); });
     }
     if (wanted->block > 0 && wanted->devices.empty()) throw invalid_argument_error("--block: expected with --devices, got it alone");
     array read = wanted->files->operand(wanted->input);

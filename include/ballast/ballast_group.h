@@ -13,8 +13,8 @@ extern "C" {
 // each with its own rows of the problem. K-Means: `points` are the rows of this rank, 0 or more (dense, backends auto, cpu and reference,
 // or a device over NCCL); centroids, inertia, iterations and report are those of all. ballast_qr_factor: A has this rank's rows of a real
 // matrix whose rows are at least its columns; R and solutions are the same on all ranks, Q has this rank's rows.
-// ballast_qr_factor_columns: A has this rank's columns of any matrix. Other calls refuse a group of ranks with BALLAST_UNSUPPORTED. An
-// uncorrectable fault and a lost rank end a call on all ranks.
+// ballast_qr_factor_columns: A has this rank's columns of any matrix; ballast_qr_factor_grid: its part on a grid of ranks. Other calls
+// refuse a group of ranks with BALLAST_UNSUPPORTED. An uncorrectable fault and a lost rank end a call on all ranks.
 typedef struct ballast_group ballast_group;
 
 // A communication engine as a table of functions. It only carries bytes: each message has a seal, and one that is damaged, lost, late,
@@ -105,15 +105,48 @@ typedef struct {
 } ballast_process_grid;
 
 // Between ScaLAPACK's layout and block columns; calls of all ranks. desc: the nine numbers DTYPE_ = 1, CTXT_ (not read), M_, N_, MB_, NB_,
-// RSRC_, CSRC_, LLD_, of which ranks may differ in LLD_. `local`: one axis without gaps, the rank's part column by column, LLD_ apart.
-// `columns`: M_ x count, host memory, as ballast_qr_factor_columns takes it, or as ballast_column_factors_storage gives it. Errors:
-// invalid_argument, rank_lost, uncorrectable.
+// RSRC_, CSRC_, LLD_, of which ranks may differ in LLD_. `local`: host memory, one axis without gaps, the rank's part column by column,
+// LLD_ apart. `columns`: M_ x count, host memory, as ballast_qr_factor_columns takes it, or as ballast_column_factors_storage gives it.
+// Errors: invalid_argument, rank_lost, uncorrectable.
 BALLAST_C_API int32_t ballast_qr_to_block_columns(const DLTensor* local, const int32_t* desc, const ballast_process_grid* grid,
                                                   int64_t block, const ballast_options* options, const DLTensor* columns,
                                                   const ballast_call* call, ballast_report* report, ballast_error* error);
 BALLAST_C_API int32_t ballast_qr_from_block_columns(const DLTensor* columns, int64_t block, const DLTensor* local, const int32_t* desc,
                                                     const ballast_process_grid* grid, const ballast_options* options,
                                                     const ballast_call* call, ballast_report* report, ballast_error* error);
+
+// QR of a matrix of any shape (m x n = M_ x N_) where ScaLAPACK's layout has it, on the group of `options`; no element moves to another
+// layout. Float, double or complex numbers; backends auto, cpu and reference; not with the option `devices`. The object is immutable. All
+// ranks make the same calls in the same order. desc, grid and a wrong tensor: as above and for block columns. Errors: as
+// ballast_qr_factor_columns. qr_grid.hpp says which faults are covered. docs/distributed.md.
+typedef struct ballast_grid_factors ballast_grid_factors;
+
+// local: this rank's part in host memory, one axis without gaps, column by column, LLD_ apart; it is copied. Best MB_ = NB_, 32 to 96 or a
+// multiple.
+BALLAST_C_API int32_t ballast_qr_factor_grid(const DLTensor* local, const int32_t* desc, const ballast_process_grid* grid,
+                                             const ballast_options* options, const ballast_call* call, ballast_grid_factors** factors,
+                                             ballast_report* report, ballast_error* error);
+BALLAST_C_API void ballast_grid_factors_destroy(ballast_grid_factors* factors);
+// m, n; the rows and columns of A that this rank has; of its rows those below min(m, n), of its columns those below min(m, n), by their
+// numbers in the whole matrix. Each may be null.
+BALLAST_C_API int32_t ballast_grid_factors_shape(const ballast_grid_factors* factors, int64_t* rows, int64_t* columns, int64_t* own_rows,
+                                                 int64_t* own_columns, int64_t* r_rows, int64_t* q_columns, ballast_error* error);
+// Copy to tensors in host memory: this rank's part of R (r_rows x own_columns); that of pdgeqrf's A (own_rows x own_columns, two axes), and
+// tau (min(m, n): of all columns, on every rank), either of which may be null.
+BALLAST_C_API int32_t ballast_grid_factors_r(const ballast_grid_factors* factors, const DLTensor* R, ballast_error* error);
+BALLAST_C_API int32_t ballast_grid_factors_storage(const ballast_grid_factors* factors, const DLTensor* A, const DLTensor* tau,
+                                                   ballast_error* error);
+// This rank's part of Q, own_rows x q_columns, to host memory.
+BALLAST_C_API int32_t ballast_grid_factors_q(const ballast_grid_factors* factors, const DLTensor* Q, const ballast_call* call,
+                                             ballast_report* report, ballast_error* error);
+// product <- Q C (BALLAST_NO_TRANSPOSE), Q^T C or for complex numbers Q^H C (BALLAST_TRANSPOSE), both own_rows x p: this rank's rows of the
+// p columns of its process column, 0 or more, as many on all ranks of it. X (r_rows x p) <- the same of the least-squares solution for B
+// (own_rows x p), m >= n; rank_deficient on all ranks. One axis: one column.
+BALLAST_C_API int32_t ballast_grid_factors_apply(const ballast_grid_factors* factors, int32_t transpose, const DLTensor* C,
+                                                 const DLTensor* product, const ballast_call* call, ballast_report* report,
+                                                 ballast_error* error);
+BALLAST_C_API int32_t ballast_grid_factors_solve(const ballast_grid_factors* factors, const DLTensor* B, const DLTensor* X,
+                                                 const ballast_call* call, ballast_report* report, ballast_error* error);
 
 #ifdef __cplusplus
 }

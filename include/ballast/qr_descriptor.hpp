@@ -9,6 +9,7 @@
 
 #include <ballast/execution.hpp>
 #include <ballast/qr.hpp>
+#include <ballast/qr_columns.hpp>
 #include <ballast/report.hpp>
 #include <ballast/view.hpp>
 
@@ -23,9 +24,22 @@ struct process_grid {
   bool by_columns = false;
 };
 
-// Both are calls of all ranks of where.group. desc: the nine numbers DTYPE_ = 1, CTXT_ (not read), M_, N_, MB_, NB_, RSRC_, CSRC_, LLD_,
-// all but LLD_ the same on all ranks. `local`: the rank's part, column by column, LLD_ apart. Every block that a rank sends has a sum over
-// its words with their places in the whole matrix, read from the source by itself; the receiver compares it with the words that it has
+// The rows and columns of a matrix on a grid that one rank has, each as block_columns divides columns: rows.count() × columns.count();
+// rows.global(i) is the number of its row i in the whole matrix.
+struct layout_part {
+  block_columns rows, columns;
+  // The part of the first m rows and n columns alone: that of R is leading(min(M_, N_), N_), that of Q leading(M_, min(M_, N_)).
+  layout_part leading(std::int64_t m, std::int64_t n) const {
+    return {{m, rows.block, rows.ranks, rows.rank}, {n, columns.block, columns.ranks, columns.rank}};
+  }
+};
+
+// Returns the part of a rank of the grid, by the numbers of desc but CTXT_ and LLD_. Errors: invalid_argument_error (desc, grid, rank).
+BALLAST_API layout_part part_of_layout(std::span<const int> desc, const process_grid& grid, int rank);
+
+// The following are calls of all ranks of where.group. desc: the nine numbers DTYPE_ = 1, CTXT_ (not read), M_, N_, MB_, NB_, RSRC_, CSRC_,
+// LLD_, all but LLD_ the same on all ranks. `local`: the rank's part, column by column, LLD_ apart. Every block that a rank sends has a sum
+// over its words with their places in the whole matrix, read from the source by itself; the receiver compares it with the words that it has
 // stored, and all ranks send again where one differs. Errors: invalid_argument_error (desc, sizes), rank_lost_error, uncorrectable_error.
 // An element crosses the wire once; memory: twice the rank's parts.
 

@@ -1,7 +1,7 @@
 """Ballast: FFT, K-Means and QR that detect and repair silent data corruption.
 
     ballast.fft        the functions of numpy.fft
-    ballast.linalg     qr and lstsq; factor_rows and factor_columns on groups
+    ballast.linalg     qr and lstsq; factor_rows, factor_columns and factor_grid on groups
     ballast.scipy_fft  the functions of scipy.fft, and a backend for it
     ballast.sklearn    KMeans, an estimator of scikit-learn (imports scikit-learn)
     ballast.torch      the functions of torch.fft and torch.linalg.qr as operators of PyTorch (imports PyTorch)

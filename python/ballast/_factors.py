@@ -1,4 +1,4 @@
-"""QR on groups: factors of a tall matrix by rows, and of any matrix by block columns."""
+"""QR on groups: factors of a tall matrix by rows, and of any matrix by block columns or on a grid of ranks."""
 
 import numpy as np
 
@@ -8,10 +8,12 @@ from ._errors import InvalidArgumentError, UnsupportedError, UnsupportedTypeErro
 from ._exchange import taken
 from ._protection import call, current, execution, record
 
-__all__ = ["ColumnFactors", "RowFactors", "block_columns", "factor_columns", "factor_rows", "from_block_columns", "to_block_columns"]
+__all__ = ["ColumnFactors", "GridFactors", "RowFactors", "block_columns", "factor_columns", "factor_grid", "factor_rows", "from_block_columns",
+           "layout_part", "to_block_columns"]
 
 _ROWS = {"f": _core.RowFactorsF32, "d": _core.RowFactorsF64}
 _COLUMNS = {"f": _core.ColumnFactorsF32, "d": _core.ColumnFactorsF64, "F": _core.ColumnFactorsC64, "D": _core.ColumnFactorsC128}
+_GRIDS = {"f": _core.GridFactorsF32, "d": _core.GridFactorsF64, "F": _core.GridFactorsC64, "D": _core.GridFactorsC128}
 
 
 def _where(name):
@@ -62,6 +64,28 @@ class _Factors:
         return out[:, 0] if flat else out
 
 
+class _Stored(_Factors):
+    """Factors in the form of geqrf; `shape` is that of the whole matrix."""
+
+    def __init__(self, made, dtype, shape, own):
+        super().__init__(made, dtype)
+        self.shape, self._own = shape, own  # own: the shape of this rank's part
+
+    @property
+    def tau(self):
+        """The factors τ of all reflectors, on every rank."""
+        out = np.empty(min(self.shape), self.dtype)
+        self._made.tau(out)
+        return out
+
+    @property
+    def storage(self):
+        """This rank's part of the matrix as geqrf leaves it: R, and the reflectors below it."""
+        out = self._result(*self._own)
+        self._made.storage(out)
+        return out
+
+
 class RowFactors(_Factors):
     """A = Q R of a tall matrix (m × n) whose rows are divided; Q stays in factors. R and solutions are the same on all ranks."""
 
@@ -89,13 +113,12 @@ class RowFactors(_Factors):
         return self._product(b, "b", self._made.solve, self._columns)
 
 
-class ColumnFactors(_Factors):
+class ColumnFactors(_Stored):
     """A = Q R of any matrix (m × n) whose block columns are divided; Q stays in factors, in the form of geqrf."""
 
     def __init__(self, made, rows, own, dtype, block, place):
-        super().__init__(made, dtype)
-        self._rows, self._own, self._place = rows, own, place  # place: this rank and their number; None on devices
-        self.shape, self.block = (rows, made.columns), block
+        super().__init__(made, dtype, (rows, made.columns), (rows, own))
+        self.block, self._place = block, place  # place: this rank and their number; None on devices
 
     def _of_q(self):
         k = min(self.shape)
@@ -104,37 +127,56 @@ class ColumnFactors(_Factors):
     @property
     def R(self):
         """This rank's columns of R, min(m, n) × its number of columns; on devices all."""
-        out = self._result(min(self.shape), self._own)
+        out = self._result(min(self.shape), self._own[1])
         self._made.r(out)
         return out
 
     def Q(self):
         """This rank's columns of Q, those that block_columns(min(m, n), block) names; on devices all."""
-        return self._compute(self._made.q, out=self._result(self._rows, self._of_q()))
+        return self._compute(self._made.q, out=self._result(self.shape[0], self._of_q()))
 
     def multiply(self, c, adjoint=False):
         """Q c, or Qᴴ c with `adjoint`, for this rank's own c, m × p with any p."""
-        return self._product(c, "c", self._made.multiply, self._rows, bool(adjoint))
+        return self._product(c, "c", self._made.multiply, self.shape[0], bool(adjoint))
 
     def solve(self, b):
         """The least-squares solution (n × p) for this rank's own b (m × p), m ≥ n. Dependent columns: RankDeficientError on all ranks."""
         return self._product(b, "b", self._made.solve, self.shape[1])
 
     @property
-    def tau(self):
-        """The factors τ of all reflectors, on every rank."""
-        out = np.empty(min(self.shape), self.dtype)
-        self._made.tau(out)
-        return out
-
-    @property
     def storage(self):
         """This rank's columns as geqrf leaves them, which from_block_columns takes."""
         if self._made.on_devices:
             raise UnsupportedError("storage: expected factors of ranks, got those of devices")
-        out = self._result(self._rows, self._own)
-        self._made.storage(out)
+        return super().storage
+
+
+class GridFactors(_Stored):
+    """A = Q R of any matrix (m × n) that lies on a grid of ranks in ScaLAPACK's layout. Its parts have the same layout."""
+
+    def __init__(self, made, dtype, shape, rows, columns):
+        super().__init__(made, dtype, shape, (len(rows), len(columns)))
+        self._below = sum(i < min(shape) for i in rows), sum(j < min(shape) for j in columns)
+
+    @property
+    def R(self):
+        """This rank's part of R: of its rows those below min(m, n), all its columns."""
+        out = self._result(self._below[0], self._own[1])
+        self._made.r(out)
         return out
+
+    def Q(self):
+        """This rank's part of Q: all its rows, of its columns those below min(m, n)."""
+        return self._compute(self._made.q, out=self._result(self._own[0], self._below[1]))
+
+    def multiply(self, c, adjoint=False):
+        """Q c, or Qᴴ c with `adjoint`: this rank's rows of the columns of its process column, as many on all ranks of it."""
+        return self._product(c, "c", self._made.multiply, self._own[0], bool(adjoint))
+
+    def solve(self, b):
+        """The least-squares solution for b as in `multiply`, m ≥ n: of this rank's rows those below n. Dependent columns: RankDeficientError on
+        all ranks."""
+        return self._product(b, "b", self._made.solve, self._below[0])
 
 
 def factor_rows(a):
@@ -173,8 +215,44 @@ def _layout(desc, grid, order):
         raise InvalidArgumentError(f"desc: expected the 9 numbers of ScaLAPACK's array descriptor, got {len(desc)}")
     if order not in ("row", "col"):
         raise InvalidArgumentError(f"order: expected row or col, got {order!r}")
-    rows, columns = grid
-    return desc, int(rows), int(columns), order == "col"
+    grid = [int(each) for each in grid]
+    if len(grid) != 2:
+        raise InvalidArgumentError(f"grid: expected the numbers of its rows and columns, got {len(grid)} numbers")
+    return desc, *grid, order == "col"
+
+
+def layout_part(desc, grid, rank=None, *, order="row"):
+    """The numbers, in a whole matrix in ScaLAPACK's layout, of the rows and of the columns that a rank has: two arrays. The arguments are
+    those of factor_grid. rank: that of protection(group=…) if not given."""
+    if rank is None:
+        group = current().group
+        if group is None:
+            raise InvalidArgumentError("layout_part: expected rank, or protection(group=…) around the call, got neither")
+        rank = group.rank
+    return tuple(np.array(each, np.int64) for each in _core.layout_part(*_layout(desc, grid, order), int(rank)))
+
+
+def factor_grid(local, desc, grid, *, order="row"):
+    """Factors a matrix of any shape that lies on the ranks of protection(group=…) in ScaLAPACK's layout, where it lies; a call of all ranks.
+    local: this rank's part, float32, float64, complex64 or complex128: its rows and columns, those that layout_part names; or one axis,
+    column by column, LLD_ apart. desc: the array descriptor, DTYPE_ = 1, CTXT_ (not read), M_, N_, MB_, NB_, RSRC_, CSRC_, LLD_ (not read for
+    two axes). grid: rows and columns of the grid of processes; order: "row" or "col", as BLACS numbers them. Returns GridFactors."""
+    where, on_devices = _where("factor_grid")
+    if on_devices:
+        raise UnsupportedError("factor_grid: expected protection(group=…) around the call, got a list of devices")
+    local = _matrix(local, "local", _GRIDS, (1, 2))
+    desc, *rest = _layout(desc, grid, order)
+    group = current().group
+    if rest[0] * rest[1] != group.size:
+        raise InvalidArgumentError(f"grid: expected rows × columns of the group's {group.size} ranks, got {rest[0]} × {rest[1]}")
+    rows, columns = _core.layout_part(desc, *rest, group.rank)
+    if local.ndim == 2:
+        if local.shape != (len(rows), len(columns)):
+            raise InvalidArgumentError(f"local: expected {len(rows)} × {len(columns)}, this rank's part, got {local.shape[0]} × {local.shape[1]}")
+        desc[8] = max(1, len(rows))
+        local = local.ravel(order="F")
+    made = call(_GRIDS[local.dtype.char].of, np.ascontiguousarray(local), desc, *rest, where)
+    return GridFactors(made, local.dtype, (desc[2], desc[3]), rows, columns)
 
 
 def to_block_columns(local, desc, grid, block=64, *, order="row"):

@@ -79,7 +79,7 @@ class protection(contextlib.ContextDecorator):
     factor_columns take one, too; other calls refuse it.
     threads: the most threads of the host, 0 for every core.
     group: a group of processes (ballast.group), or a communicator that it takes: K-Means inside is one fit of the rows of all, and
-    ballast.linalg.factor_rows and factor_columns factor one matrix; other calls refuse it.
+    ballast.linalg.factor_rows, factor_columns and factor_grid factor one matrix; other calls refuse it.
     on_fault: after a repaired fault: "ignore" (the default), "warn" (FaultWarning) or "raise" (FaultError). A fault that was not repaired
     always raises FaultError. Every fault is logged by the logger "ballast" too.
 

@@ -1,5 +1,5 @@
 """Protected QR factorization and least squares, with the functions of numpy.linalg, and scipy.linalg's qr_multiply. float32, float64,
-complex64 and complex128; stacks of matrices for qr and qr_multiply. factor_rows and factor_columns are for groups."""
+complex64 and complex128; stacks of matrices for qr and qr_multiply. factor_rows, factor_columns and factor_grid are for groups."""
 
 import math
 import re
@@ -11,12 +11,13 @@ from . import _core
 from ._device import as_array, device_of, on_host, singular_values, stream_of, sums_of_squares
 from ._errors import InvalidArgumentError, RankDeficientError, UnsupportedError, UnsupportedTypeError
 from ._exchange import exchanged
-from ._factors import ColumnFactors, RowFactors, block_columns, factor_columns, factor_rows, from_block_columns, to_block_columns
+from ._factors import (ColumnFactors, GridFactors, RowFactors, block_columns, factor_columns, factor_grid, factor_rows, from_block_columns,
+                       layout_part, to_block_columns)
 from ._plans import PlanCache
 from ._protection import call as called, compute, current, execution, record
 
-__all__ = ["ColumnFactors", "LstsqResult", "QRResult", "RowFactors", "block_columns", "factor_columns", "factor_rows", "from_block_columns",
-           "lstsq", "qr", "qr_multiply", "to_block_columns"]
+__all__ = ["ColumnFactors", "GridFactors", "LstsqResult", "QRResult", "RowFactors", "block_columns", "factor_columns", "factor_grid", "factor_rows",
+           "from_block_columns", "layout_part", "lstsq", "qr", "qr_multiply", "to_block_columns"]
 
 _plans = PlanCache(most_plans=64, most_elements=1 << 24)
 _of_numpy = _core.NumpyLinalg()  # calls on one matrix of NumPy, whose plans it has seen before

@@ -1,10 +1,15 @@
-// QR on groups: the factors of rows and of block columns, and ScaLAPACK's layout. Results are copied to arrays that the caller made.
+// QR on groups: the factors of rows, of block columns and on a grid, and ScaLAPACK's layout. Results are copied to arrays that the caller
+// made.
 #include <algorithm>
 #include <complex>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <ballast/qr_columns.hpp>
 #include <ballast/qr_descriptor.hpp>
+#include <ballast/qr_grid.hpp>
 #include <ballast/qr_rows.hpp>
 
 #include "core.hpp"
@@ -39,7 +44,7 @@ ballast::matrix_view<const T> operand(const input& given, const char* name) {
   return matrix_of(data_of<T>(given), given);
 }
 
-// The members that both kinds of factors have. rows(of): those of a result of Q.
+// The members that all kinds of factors have.
 template <class Factors, class T>
 void add_members(nb::class_<Factors>& made) {
   made.def_prop_ro("report", [](const Factors& of) { return of.report; })
@@ -53,6 +58,19 @@ void add_members(nb::class_<Factors>& made) {
       .def("solve", [](const Factors& of, const input& b, const output& to) {
         const auto B = operand<T>(b, "b");
         return store(unlocked([&] { return of.solve(B); }), to);
+      });
+}
+
+// Those of factors that are kept in LAPACK's form.
+template <class Factors, class T>
+void add_storage(nb::class_<Factors>& made) {
+  made.def("storage", [](const Factors& of, const output& to) { copy_to(of.storage, to); })
+      .def("tau", [](const Factors& of, const output& to) {
+        expect_type<T>(to, "tau");
+        if (to.ndim() != 1 || to.size() != of.tau.size())
+          throw ballast::invalid_argument_error("tau: expected " + std::to_string(of.tau.size()) + " elements, got " +
+                                                std::to_string(to.size()));
+        std::copy(of.tau.begin(), of.tau.end(), data_of<T>(to));
       });
 }
 
@@ -77,15 +95,8 @@ void add_column_factors(nb::module_& m, const char* name) {
                     return unlocked([&] { return qr::factor_columns(A, block, where); });
                   })
       .def_prop_ro("columns", [](const factors& of) { return of.own.columns; })
-      .def_prop_ro("on_devices", [](const factors& of) { return !of.devices.empty(); })
-      .def("storage", [](const factors& of, const output& to) { copy_to(of.storage, to); })
-      .def("tau", [](const factors& of, const output& to) {
-        expect_type<T>(to, "tau");
-        if (to.ndim() != 1 || to.size() != of.tau.size())
-          throw ballast::invalid_argument_error("tau: expected " + std::to_string(of.tau.size()) + " elements, got " +
-                                                std::to_string(to.size()));
-        std::copy(of.tau.begin(), of.tau.end(), data_of<T>(to));
-      });
+      .def_prop_ro("on_devices", [](const factors& of) { return !of.devices.empty(); });
+  add_storage<factors, T>(made);
   add_members<factors, T>(made);
   made.def_static("from_layout", [](const input& local, const std::vector<int>& desc, int rows, int columns, bool by_columns,
                                     std::int64_t block, const ballast::execution& where, const output& to) {
@@ -107,6 +118,26 @@ void add_column_factors(nb::module_& m, const char* name) {
   });
 }
 
+template <class T>
+void add_grid_factors(nb::module_& m, const char* name) {
+  using factors = qr::grid_factors<T>;
+  nb::class_<factors> made(m, name);
+  made.def_static(
+      "of", [](const input& local, const std::vector<int>& desc, int rows, int columns, bool by_columns, const ballast::execution& where) {
+        expect_type<T>(local, "local");
+        const std::span<const T> given(data_of<T>(local), local.size());
+        return unlocked([&] { return qr::factor_grid(given, std::span<const int>(desc), {rows, columns, by_columns}, where); });
+      });
+  add_storage<factors, T>(made);
+  add_members<factors, T>(made);
+}
+
+std::vector<std::int64_t> numbers_of(const qr::block_columns& own) {
+  std::vector<std::int64_t> made;
+  for (std::int64_t j = 0; j < own.count(); ++j) made.push_back(own.global(j));
+  return made;
+}
+
 }  // namespace
 
 void add_qr_groups(nb::module_& m) {
@@ -116,15 +147,20 @@ void add_qr_groups(nb::module_& m) {
   add_column_factors<double>(m, "ColumnFactorsF64");
   add_column_factors<std::complex<float>>(m, "ColumnFactorsC64");
   add_column_factors<std::complex<double>>(m, "ColumnFactorsC128");
+  add_grid_factors<float>(m, "GridFactorsF32");
+  add_grid_factors<double>(m, "GridFactorsF64");
+  add_grid_factors<std::complex<float>>(m, "GridFactorsC64");
+  add_grid_factors<std::complex<double>>(m, "GridFactorsC128");
   m.def("block_columns", [](std::int64_t columns, std::int64_t block, int ranks, int rank) {
     if (columns < 0 || block < 1 || ranks < 1 || rank < 0 || rank >= ranks)
       throw ballast::invalid_argument_error(
           "block_columns: expected 0 columns or more in blocks of 1 or more, and a rank below size, got " + std::to_string(columns) +
           " in blocks of " + std::to_string(block) + ", rank " + std::to_string(rank) + " of " + std::to_string(ranks));
-    const qr::block_columns own{columns, block, ranks, rank};
-    std::vector<std::int64_t> made;
-    for (std::int64_t j = 0; j < own.count(); ++j) made.push_back(own.global(j));
-    return made;
+    return numbers_of({columns, block, ranks, rank});
+  });
+  m.def("layout_part", [](const std::vector<int>& desc, int rows, int columns, bool by_columns, int rank) {
+    const qr::layout_part own = qr::part_of_layout(std::span<const int>(desc), {rows, columns, by_columns}, rank);
+    return nb::make_tuple(numbers_of(own.rows), numbers_of(own.columns));
   });
 }
 

@@ -26,7 +26,8 @@ enum class kind : std::uint64_t {
   qr_plan,
   factors,
   group,
-  column_factors
+  column_factors,
+  grid_factors
 };
 
 template <kind Kind>

@@ -78,10 +78,10 @@ bool same(const std::vector<double>& a, const std::vector<double>& b) {
 
 // ---- .npy
 
-std::optional<tools::array> read_npy(std::string_view bytes, bool known) {
+std::optional<tools::array> read_npy(std::string_view bytes, bool known, const tools::array_part& part = {}) {
   try {
     memory_bytes in(bytes, known);
-    return tools::read_npy("fuzz.npy", "", in);
+    return tools::read_npy("fuzz.npy", "", in, part);
   } catch (const ballast::invalid_argument_error&) {
     return std::nullopt;
   }
@@ -109,12 +109,53 @@ double decoded(char kind, bool big, std::string_view bytes) {
   return negative ? -size : size;
 }
 
+// The parts of a grid of 2 × 3 in blocks of 2, and three even parts of the rows, have the numbers of the whole array.
+void check_parts(std::string_view bytes, const tools::array& whole) {
+  const std::size_t axes = whole.shape.size(), parts = whole.is_complex() ? 2 : 1;
+  if (whole.size() == 0 || axes == 0) return;
+  const std::vector<double> all = components(whole);
+  const std::int64_t m = whole.shape[0], n = whole.size() / m, down = whole.strides()[0];
+  // Elements of a row are 1 apart in the file, or m in the order of Fortran.
+  const auto check = [&](const tools::array_part& part, const auto& has_row, const auto& has_column) {
+    const auto made = read_npy(bytes, true, part);
+    require(made.has_value(), "a file is read whole and not in parts");
+    const std::vector<double> own = components(*made);
+    const std::int64_t rows = made->shape[0];
+    std::int64_t i_own = 0, columns = 0;
+    for (std::int64_t j = 0; j < n; ++j) columns += has_column(j) ? 1 : 0;
+    for (std::int64_t i = 0; i < m; ++i) {
+      if (!has_row(i)) continue;
+      std::int64_t j_own = 0;
+      for (std::int64_t j = 0; j < n; ++j) {
+        if (!has_column(j)) continue;
+        const std::int64_t from = i * down + j * (whole.fortran ? m : 1),
+                           to = whole.fortran ? i_own + j_own * rows : i_own * columns + j_own;
+        for (std::size_t c = 0; c < parts; ++c) {
+          const std::size_t at = static_cast<std::size_t>(to) * parts + c;
+          require(at < own.size() && same({own[at]}, {all[static_cast<std::size_t>(from) * parts + c]}), "a part has another number");
+        }
+        ++j_own;
+      }
+      ++i_own;
+    }
+    require(i_own == rows && static_cast<std::uint64_t>(rows * columns) * parts == own.size(), "a part has another size");
+  };
+  for (std::int64_t p = 0; p < 3; ++p)
+    check(
+        {.rows = {p, 3}}, [&](std::int64_t i) { return i >= m * p / 3 && i < m * (p + 1) / 3; }, [](std::int64_t) { return true; });
+  for (std::int64_t p = 0; p < 6 && axes < 3; ++p)
+    check(
+        {.rows = {p / 3, 2, 2}, .columns = {p % 3, 3, 2}, .of_matrix = true}, [&](std::int64_t i) { return i / 2 % 2 == p / 3; },
+        [&](std::int64_t j) { return j / 2 % 3 == p % 3; });
+}
+
 void check_npy(std::string_view bytes) {
   const auto made = read_npy(bytes, true), streamed = read_npy(bytes, false);
   require(made.has_value() == streamed.has_value(), "a file is read and the same stream is not, or the reverse");
   if (!made) return;
   const std::vector<double> values = components(*made);
   require(made->shape == streamed->shape && same(values, components(*streamed)), "a file and the same stream give different arrays");
+  check_parts(bytes, *made);
 
   // The last quoted text after the last "descr" is the type; the values are the last bytes.
   const std::size_t parts = made->is_complex() ? 2 : 1;

@@ -1,6 +1,7 @@
 """The command on the ranks of MPI, kmeans and qr: the same bits as on one rank, one report, errors that are told once.
 
-Usage: mpi_command_test.py RANKS[,RANKS…] COMMAND PROGRAM MPIRUN [OPTION…]; COMMAND is the one without MPI.
+Usage: mpi_command_test.py RANKS[,RANKS…] COMMAND PROGRAM DAMAGE MPIRUN [OPTION…]; COMMAND is the one without MPI, DAMAGE the library made of
+damaged_mpi.c, or none.
 """
 
 import json
@@ -38,14 +39,10 @@ def factor_matrices(ranks, run, alone, folder, random):
             return report, np.load(outputs[0]), np.load(outputs[1])
 
         matrix = A.reshape(len(A), -1)
-        steps, unit = min(matrix.shape), np.finfo(A.dtype).eps / 2
+        unit = np.finfo(A.dtype).eps / 2
         report, Q, R = factor(1)
-        assert Q.dtype == R.dtype == A.dtype and Q.shape == (len(A), steps) and R.shape == (steps, matrix.shape[1]), (file, Q.shape, R.shape)
-        # As in the tests of QR on groups, over the norm of A, and over that of the identity.
-        limit, wide = 8 * steps * unit, np.result_type(A.dtype, np.float64)
-        assert np.linalg.norm(matrix - Q.astype(wide) @ R.astype(wide)) <= limit * np.linalg.norm(matrix), file
-        assert np.linalg.norm(Q.conj().T.astype(wide) @ Q.astype(wide) - np.eye(steps)) <= limit * np.sqrt(steps), file
-        assert np.array_equal(R, np.triu(R)) and report["residual"] <= limit and report["orthogonality"] <= limit, (file, report)
+        assert Q.dtype == A.dtype, (file, Q.dtype)
+        expect_factors(file, A, report, Q, R)
         for count in ranks:
             _, other_q, other_r = factor(count)
             assert other_q.shape == Q.shape and other_q.tobytes() == Q.tobytes(), (file, count)
@@ -59,12 +56,81 @@ def factor_matrices(ranks, run, alone, folder, random):
     assert text.returncode == 0 and text.stdout.count("verdict clean") == 1, text
 
 
+def expect_factors(file, A, report, Q, R):
+    """A = Q R and QᴴQ = I, as in the tests of QR on groups: over the norm of A, and over that of the identity."""
+    matrix = A.reshape(len(A), -1)
+    steps, number = min(matrix.shape), Q.dtype
+    unit, wide = np.finfo(number).eps / 2, np.result_type(number, np.float64)
+    assert R.dtype == number and Q.shape == (len(A), steps) and R.shape == (steps, matrix.shape[1]), (file, Q.shape, R.shape)
+    limit = 8 * steps * unit
+    assert np.linalg.norm(matrix - Q.astype(wide) @ R.astype(wide)) <= limit * np.linalg.norm(matrix), file
+    assert np.linalg.norm(Q.conj().T.astype(wide) @ Q.astype(wide) - np.eye(steps)) <= limit * np.sqrt(steps), file
+    assert np.array_equal(R, np.triu(R)) and report["residual"] <= limit and report["orthogonality"] <= limit, (file, report)
+
+
+def factor_on_grids(ranks, run, alone, folder, random):
+    """`qr --grid`: A = Q R and QᴴQ = I on each grid of each number of ranks, and the R of the command without MPI to rounding."""
+    cases = [("square.npy", random.normal(size=(90, 90)), 16), ("tall.npy", random.normal(size=(203, 40)).astype(np.float32), 7),
+             ("wide.npy", random.normal(size=(30, 77)), 64), ("few.npy", random.normal(size=(2, 5)), 2),
+             ("complex.npy", np.asfortranarray(random.normal(size=(90, 60)) + 1j * random.normal(size=(90, 60))), 13),
+             ("turned.npy", np.asfortranarray(random.normal(size=(64, 48)).astype(np.float32)), 10), ("vector.npy", random.normal(size=19), 3),
+             ("integers.npy", random.integers(-99, 99, size=(33, 21)).astype(">i4"), 4), ("table.csv", random.normal(size=(25, 9)), 2)]
+    for file, A, block in cases:
+        if file.endswith("npy"):
+            np.save(folder / file, A)
+        else:
+            np.savetxt(folder / file, A, delimiter=",", fmt="%.17g")
+        done = subprocess.run([alone, "qr", folder / file, "--r", folder / "alone.npy"], capture_output=True, text=True)
+        assert done.returncode == 0, done
+        other = np.load(folder / "alone.npy")
+        for grid in [(rows, count // rows) for count in ranks for rows in range(1, count + 1) if count % rows == 0]:
+            outputs = folder / "q.npy", folder / "r.npy"
+            for each in outputs:
+                each.unlink(missing_ok=True)
+            done = run(grid[0] * grid[1], "qr", folder / file, "--grid", f"{grid[0]}x{grid[1]}", "--block", block, "--q", outputs[0], "--r", outputs[1], "--json")
+            assert done.returncode == 0, (file, grid, done)
+            report = json.loads(done.stdout)  # fails unless there is one
+            assert report["verdict"] == "clean" and report["grid"] == list(grid) and report["block"] == block, report
+            assert report["ranks"] == grid[0] * grid[1] and report["inputs"][0]["shape"] == list(A.shape), report
+            assert report["problem"].endswith(f"_m{len(A)}_n{A.size // len(A)}") and report["report"]["checks"] > 0, report
+            Q, R = map(np.load, outputs)
+            expect_factors(file, A, report, Q, R)
+            # Both have LAPACK's signs; the condition of A is moderate.
+            assert np.allclose(other.reshape(R.shape), R, rtol=0, atol=1e5 * np.finfo(R.dtype).eps / 2 * np.linalg.norm(A)), (file, grid)
+
+
+def damage_messages(count, run, folder, damage):
+    """A bit of a message of the last rank, on a grid: the bits of a clean run; without protection other bits, or no result."""
+    grid, outputs = (2, count // 2) if count % 2 == 0 else (count, 1), (folder / "q.npy", folder / "r.npy")
+
+    def factor(number, level):
+        for each in outputs:
+            each.unlink(missing_ok=True)
+        before = ["env", f"LD_PRELOAD={damage}", f"BALLAST_TEST_DAMAGE={count - 1},{number}"]
+        done = run(count, "qr", folder / "square.npy", "--grid", f"{grid[0]}x{grid[1]}", "--block", 16, "--q", outputs[0], "--r", outputs[1], "--json", "--protect", level,
+                   before=before if number >= 0 else [])
+        if done.returncode != 0:
+            return None, 0
+        return tuple(np.load(each).tobytes() for each in outputs), json.loads(done.stdout)["report"]["detected"]
+
+    clean, none = factor(-1, "correct")
+    assert clean is not None and none == 0
+    seen = 0
+    for number in range(0, 40, 5):
+        found, detected = factor(number, "correct")
+        assert found == clean, number
+        seen += detected
+    assert seen > 0
+    bare, _ = factor(-1, "off")
+    assert any(factor(number, "off")[0] != bare for number in range(2, 40)), "without protection no damaged message reached the results"
+
+
 def main():
     ranks = [int(each) for each in sys.argv[1].split(",")]
-    alone, program, mpirun = sys.argv[2], sys.argv[3], sys.argv[4:]
+    alone, program, damage, mpirun = sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:]
 
-    def run(count, *arguments):
-        return subprocess.run([*mpirun, "-n", str(count), program, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    def run(count, *arguments, before=()):
+        return subprocess.run([*mpirun, "-n", str(count), *before, program, *map(str, arguments)], capture_output=True, text=True, timeout=120)
 
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -98,6 +164,9 @@ def main():
             assert abs(json.loads(done.stdout)["inertia"] - expected[0]) < 1e-4 * expected[0], (file, done)
 
         factor_matrices(ranks, run, alone, folder, random)
+        factor_on_grids(ranks, run, alone, folder, random)
+        if damage != "none" and ranks[-1] > 1:
+            damage_messages(ranks[-1], run, folder, damage)
 
         text = run(ranks[-1], "kmeans", folder / "f32.npy", "-k", 3)
         assert text.stdout.count("verdict clean") == 1, text
@@ -115,6 +184,14 @@ def main():
             (("qr", folder / "f64.npy", "--pivot"), 2, "--pivot"),
             (("qr", folder / "f64.npy", "--devices", "0,1"), 2, "--devices"),
             (("qr", folder / "batch.npy"), 2, "expected a matrix"),
+            (("qr", folder / "batch.npy", "--grid", f"1x{ranks[-1]}"), 2, "expected a matrix (1 or 2 axes) on a grid"),
+            (("qr", folder / "short.npy", "--grid", f"1x{ranks[-1]}"), 2, "truncated"),
+            (("qr", folder / "f64.npy", "--grid", f"2x{ranks[-1]}"), 2, f"rows × columns of the job's {ranks[-1]} ranks, got 2 × {ranks[-1]}"),
+            (("qr", folder / "f64.npy", "--grid", "0x2"), 2, "such as 2x3, got \"0x2\""),
+            (("qr", folder / "f64.npy", "--grid", "2,2"), 2, "such as 2x3, got \"2,2\""),
+            (("qr", folder / "f64.npy", "--grid", f"{ranks[-1]}x1x"), 2, "such as 2x3"),
+            (("qr", folder / "f64.npy", "--grid", f"1x{ranks[-1]}", "--block", 0), 2, "at least 1"),
+            (("qr", folder / "f64.npy", "--grid", f"1x{ranks[-1]}", "--pivot"), 2, "--pivot"),
             (("qr", folder / "f64.npy", "--r", folder / "missing" / "r.npy"), 2, "missing"),
         ]:
             done = run(ranks[-1], *arguments)

@@ -50,6 +50,29 @@ TEST(qr_descriptor, there_and_back) {
   }
 }
 
+TEST(qr_descriptor, parts_by_the_definition) {
+  for (const example& of : k_examples) {
+    const std::vector<int> desc = {1, 55, of.m, of.n, of.mb, of.nb, of.row_source, of.column_source, 1};
+    for (int rank = 0; rank < of.grid.rows * of.grid.columns; ++rank) {
+      const int r = of.grid.by_columns ? rank % of.grid.rows : rank / of.grid.columns;
+      const int c = of.grid.by_columns ? rank / of.grid.rows : rank % of.grid.columns;
+      const layout_part own = part_of_layout(desc, of.grid, rank);
+      ASSERT_EQ(own.rows.count(), count_of(of.m, of.mb, of.row_source, of.grid.rows, r));
+      ASSERT_EQ(own.columns.count(), count_of(of.n, of.nb, of.column_source, of.grid.columns, c));
+      for (int i = 0; i < of.m; ++i)
+        if (process_of(i, of.mb, of.row_source, of.grid.rows) == r) {
+          EXPECT_EQ(own.rows.global(place_of(i, of.mb, of.grid.rows)), i);
+        }
+      const int k = std::min(of.m, of.n);
+      EXPECT_EQ(own.leading(k, of.n).rows.count(), count_of(k, of.mb, of.row_source, of.grid.rows, r));
+      EXPECT_EQ(own.leading(of.m, k).columns.count(), count_of(k, of.nb, of.column_source, of.grid.columns, c));
+    }
+    EXPECT_THROW((void)part_of_layout(desc, of.grid, of.grid.rows * of.grid.columns), invalid_argument_error);
+    EXPECT_THROW((void)part_of_layout(desc, {0, 1, false}, 0), invalid_argument_error);
+    EXPECT_THROW((void)part_of_layout(std::vector<int>{1, 2}, of.grid, 0), invalid_argument_error);
+  }
+}
+
 TEST(qr_descriptor, complex_numbers_and_factors) {
   using T = std::complex<float>;
   const example of = {{2, 2, false}, 24, 24, 4, 4, 0, 0, 0, 4};

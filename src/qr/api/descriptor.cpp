@@ -154,6 +154,19 @@ report export_of(matrix_view<const S> columns, std::int64_t block, std::span<S> 
 
 inline namespace abi_1 {
 
+layout_part part_of_layout(std::span<const int> desc, const process_grid& grid, int rank) {
+  if (grid.rows < 1 || grid.columns < 1)
+    throw invalid_argument_error(
+        fmt::format("qr: grid: expected 1 row or more and 1 column or more, got {} × {}", grid.rows, grid.columns));
+  const std::int64_t ranks = static_cast<std::int64_t>(grid.rows) * grid.columns;
+  if (rank < 0 || rank >= ranks) throw invalid_argument_error(fmt::format("qr: rank: expected 0 to {}, got {}", ranks - 1, rank));
+  const cyclic_layout of = layout_of(desc, grid, static_cast<std::size_t>(ranks));
+  const auto part = [](const cyclic_axis& axis, int process) {
+    return block_columns{axis.size, axis.block, axis.processes, (process - axis.source + axis.processes) % axis.processes};
+  };
+  return {part(of.rows, of.row_of(rank)), part(of.columns, of.column_of(rank))};
+}
+
 #define BALLAST_DEFINE(S)                                                                                                         \
   computed<S> to_block_columns(std::span<const S> local, std::span<const int> desc, const process_grid& grid, std::int64_t block, \
                                const execution& where, const call& now) {                                                         \
