@@ -45,9 +45,10 @@ std::uint64_t parity_of_runs(const cpu::signals_of<T>& of) {
 }
 
 // Changes all words of each register that a store has, as one fault does, and calls seen() after each change: the same bit in all of them,
-// in every second one, and two words exchanged. Registers begin at scalars `first` + i W of the run.
+// in every second one, and two words exchanged. Registers begin at scalars `first` + i W of the run. Those with words of two signals, of
+// `signal` scalars that are not whole vectors, have words with equal places, whose exchange does not show.
 template <class T, class Seen>
-void change_registers(T* run, std::int64_t scalars, std::int64_t first, const Seen& seen) {
+void change_registers(T* run, std::int64_t scalars, std::int64_t signal, std::int64_t first, const Seen& seen) {
   const int lanes = kernels<T>().lanes;
   std::vector<T> kept(static_cast<std::size_t>(lanes));
   const auto flip = [](T x, int bit) {
