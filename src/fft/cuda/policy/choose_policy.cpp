@@ -209,7 +209,25 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   throw std::logic_error("length: expected one that fits into shared memory");
 }
 
+line_policy with_room_for_reals(const line_request& wanted, const line_policy& policy, const ballast::cuda::capabilities& device) {
+  line_policy p = policy;
+  while (p.shared_bytes() > device.shared_per_block && p.lines % 2 == 0 && p.threads * p.lines / 2 >= 32) {
+    const tuned_line fewer{std::vector<int>(p.radix, p.radix + p.stages), p.threads, p.lines / 2, p.split, p.min_blocks};
+    const line_policy half = make_policy(wanted, fewer);
+    p.lines = half.lines;
+    std::ranges::copy(half.exchange, p.exchange);
+  }
+  if (p.shared_bytes() > device.shared_per_block) throw std::logic_error("length: expected one whose reals fit into shared memory");
+  p.min_blocks = std::clamp(blocks_by_shared(p.shared_bytes(), device), 1, p.min_blocks);
+  return p;
+}
+
 void limit_registers(line_policy& p, const ballast::cuda::capabilities& device) {
+  if (p.of_reals()) {
+    const int needed = std::min(255, p.held() * (p.wide ? 4 : 2) + p.reals_held() * (p.wide ? 2 : 1) + (p.wide ? 56 : 40));
+    while (p.min_blocks > 1 && registers_of_thread(p.block(), p.min_blocks, device) < needed) --p.min_blocks;
+    return;
+  }
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
   // Lines with a small last radix were measured with separated factors or without factors.
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
