@@ -71,7 +71,15 @@ struct real_line : line_transform<P, Injector> {
   }
 
   // The order of II and III: even elements, then odd ones backwards.
-  static __device__ __forceinline__ int folded(int t) { return t % 2 == 0 ? t / 2 : P.points - 1 - t / 2; }
+  static __device__ __forceinline__ int folded(int t) { return (t & 1) == 0 ? t >> 1 : P.points - 1 - (t >> 1); }
+  // The place in that order of this thread's real i, which is t.
+  template <int I>
+  __device__ __forceinline__ int folded(index<I>, int t) const {
+    if constexpr (P.threads % 2 != 0) return folded(t);
+    const int first = position_of(k_columns);
+    constexpr int ahead = I * P.threads / 2;
+    return folded(first) + ((first & 1) == 0 ? ahead : -ahead);
+  }
   // Number i of the line of 2 · length reals whose first part is that of a dct1, or of a dst1.
   __device__ __forceinline__ real extended(int i) const {
     const int own = i > P.length ? 2 * P.length - i : i;
@@ -79,6 +87,11 @@ struct real_line : line_transform<P, Injector> {
     if (own == 0 || own == P.length) return real(0);
     const real value = real_at(own - 1);
     return i > P.length ? -value : value;
+  }
+
+  // Computes `value` before what follows, which the assembler would otherwise begin with more table entries than there are registers for.
+  static __device__ __forceinline__ void finish_some(real value) {
+    if constexpr (k_encoded || P.wide) arch::finish_first(value * value < real(0));
   }
 
   __device__ __forceinline__ real read(const typename below::source_position& here, int t) const {
@@ -101,6 +114,7 @@ struct real_line : line_transform<P, Injector> {
       this->encoded[2] = multiply_add(weight.second.re, value, this->encoded[2]);
       this->encoded[3] = multiply_add(weight.second.im, value, this->encoded[3]);
     });
+    arch::finish_first(square < real(0));
   }
 
   // Complex number k of the line of `halves`: the conjugate of a sum of the reals whose part of the spectrum it has.
@@ -148,7 +162,7 @@ struct real_line : line_transform<P, Injector> {
     each_real([&](auto i, int t) {
       const real value = given[decltype(i)::value];
       if constexpr (P.reals == reals_form::second) {
-        this->real_at(folded(t)) = P.sines && t % 2 != 0 ? -value : value;
+        this->real_at(this->folded(i, t)) = P.sines && (t & 1) != 0 ? -value : value;
       } else {
         this->real_at(P.sines && P.reals != reals_form::first ? P.points - 1 - t : t) = value;
       }
@@ -162,6 +176,7 @@ struct real_line : line_transform<P, Injector> {
         unrolled<r>([&](auto mi) {
           constexpr int m = decltype(mi)::value;
           this->x[q * r + m] = this->element(t + q * P.threads + m * (P.length / r), q == 0 && m == 0);
+          if constexpr (k_halves && m % 2 != 0) finish_some(this->x[q * r + m].re);
         });
       } else {
         unrolled<r>([&](auto mi) { this->x[q * r + decltype(mi)::value] = number{real(0), real(0)}; });
@@ -197,10 +212,12 @@ struct real_line : line_transform<P, Injector> {
   }
 
   // Result t from the numbers in shared memory.
-  __device__ __forceinline__ real result(int t, bool first) const {
+  template <int I>
+  __device__ __forceinline__ real result(index<I> i, int t) const {
+    constexpr bool first = I == 0;
     if constexpr (k_halves || P.reals == reals_form::fourth) {
-      const real value = real_at(P.reals == reals_form::third ? folded(t) : t);
-      return P.sines && t % 2 != 0 ? -value : value;
+      const real value = real_at(P.reals == reals_form::third ? folded(i, t) : t);
+      return P.sines && (t & 1) != 0 ? -value : value;
     } else {
       const int row = P.sines && P.reals == reals_form::second ? P.points - 1 - t : t;
       const int k = P.reals == reals_form::first ? (P.sines ? t + 1 : t) : 2 * row <= P.points ? row : P.points - row;
@@ -223,8 +240,9 @@ struct real_line : line_transform<P, Injector> {
   __device__ __forceinline__ void finish(real (&sum)[4]) {
     hand_over();
     each_real([&](auto i, int t) {
-      const real value = this->result(t, decltype(i)::value == 0);
+      const real value = this->result(i, t);
       this->results[decltype(i)::value] = P.scaled ? value * static_cast<real>(this->a.scale) : value;
+      if constexpr (decltype(i)::value % 4 == 3) finish_some(value);
     });
     strike(index<k_held>{}, site::output, a.pass, a.passes, results, lane(), P.lanes());
     if constexpr (P.sums_outputs()) {

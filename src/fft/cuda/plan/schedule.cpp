@@ -487,7 +487,8 @@ class builder {
     };
     wanted.in_columns = columns(source, dims[0].source);
     wanted.out_columns = columns(target, dims[0].target);
-    if (one.reals) wanted.out_columns = wanted.in_columns;
+    wanted.reals = one.reals.has_value();
+    if (wanted.reals) wanted.out_columns = wanted.in_columns;
     wanted.check = wanted_.check;
     wanted.plain = wanted_.plain;
     wanted.columns = made.columns;
