@@ -33,6 +33,7 @@ struct side {
 struct geometry {
   fft::kind kind = fft::kind::c2c;
   std::array<std::int64_t, 3> n{1, 1, 1};  // transform lengths
+  real_kind real = real_kind::r2hc;        // r2r (cuda): that of the last axis. The lengths of the other two count lines
   std::int64_t batch = 1;
   side input;
   side output;

@@ -74,6 +74,17 @@ BALLAST_HD inline double line_growth(double points, int first, int levels, doubl
   return std::sqrt(((here > stages ? here : stages) + more) / stages);
 }
 
+// The same for a real-to-real transform of reals in one pass (src/fft/cuda/kernel/real_line.cuh), ‖L‖² = `points`. Derivation, in stages as
+// above:
+//   · Chains. A thread adds `held` reals with complex weights on both sides, one multiply-add in each part of a term: held/2 stages each.
+//   · The steps before and after the transform: each result is a sum of up to four products with rounded factors, two stages each. They
+//     leave room for the rounded weights b.
+BALLAST_HD inline double real_line_growth(double points, int held, int levels) {
+  const double stages = std::log2(points) + 1 + 6;
+  const double here = std::log2(points) / 2 + held + 4 + 0.5 * levels;
+  return std::sqrt((here > stages ? here : stages) / stages);
+}
+
 // Returns the stages, for line_growth, that a check from end to end of a line of `passes` passes adds (src/fft/cuda/kernel/line_ends.cuh):
 //   · Each factor between two passes and the product with it round a number by 1u each: two stages.
 //   · The sums of the last pass are multiplied by rounded weights, in three passes by rounded products of weights: two stages.

@@ -59,7 +59,7 @@ inline std::vector<any_case> cases_of_several_steps() {
       {"dht_of_67_in_double", {.kind = kind::r2r, .precision = f64, .shape = {67}, .batch = 3, .real_kinds = {dht}}, forward},
       // Three chunks of 167 lines, of which the last one has 166.
       {"reals_to_reals_in_chunks",
-       {.kind = kind::r2r, .precision = f32, .shape = {8}, .batch = 500, .real_kinds = {dct2}},
+       {.kind = kind::r2r, .precision = f32, .shape = {9}, .batch = 500, .real_kinds = {dct4}},
        forward,
        false,
        true,

@@ -8,6 +8,7 @@
 
 #include "backend/fft_any_example.hpp"
 #include "backend/fft_cuda_any_cases.hpp"
+#include "backend/fft_cuda_any_kernels.hpp"
 #include "backend/fft_emulator.hpp"
 #include "fft/sites.hpp"
 #include "inject/active.hpp"
@@ -35,18 +36,6 @@ void record(const fft::fft_case& each, const fft::problem& problem, protection g
   }
 }
 
-void record(const fft::any_case& each, protection guard, const inject::plan* faults) {
-  const inject::scope struck(faults);
-  const fft::plan made(each.problem, {.backend = backend::cuda, .protection = guard});
-  const auto run = [&]<class T>(T) {
-    const fft::example<T> given(each.problem, each.way, 1);
-    std::vector<T> in = given.in, out = given.fresh();
-    in.resize(std::max(in.size(), out.size()));
-    (void)given.enqueue(made, in.data(), each.in_place ? in.data() : out.data(), {}).get();
-  };
-  each.problem.precision == precision::f32 ? run(float{}) : run(double{});
-}
-
 }  // namespace
 
 int main() {
@@ -70,13 +59,5 @@ int main() {
     device->print();
   }
   fft::choose_pairing(fft::machine::whole);
-  for (const fft::any_case& each : fft::any_cases()) {
-    const auto device = std::make_shared<test::recording_device>(fft::with_memory(fft::capabilities_of(fft::machine::whole), each.memory));
-    const test::current_device_guard current(device);
-    for (const protection guard : {protection::correct, protection::off}) {
-      record(each, guard, nullptr);
-      record(each, guard, &faults);
-    }
-    device->print();
-  }
+  for (const fft::any_case& each : fft::any_cases()) fft::print_kernels(each);
 }

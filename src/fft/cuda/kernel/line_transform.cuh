@@ -109,7 +109,7 @@ struct line_transform : line_sums<P, Injector> {
       });
       strike(index<2 * P.butterflies(S) * r>{}, site::stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
-    if constexpr (S == 0 && S < k_last && k_encoded) {
+    if constexpr (S == 0 && S < k_last && k_encoded && !P.of_reals()) {
       // The encoding must not overlap the butterflies before it or the exchange after it, as together they need too many registers. If a
       // thread holds many numbers, fewer threads share the registers, and the overlap hides latency.
       constexpr bool crowded =
@@ -194,6 +194,29 @@ struct line_transform : line_sums<P, Injector> {
         }
       });
     }
+  }
+
+  // Returns this thread's part of Σ (x · scale)² of the inputs of its line, from another reading.
+  __device__ __forceinline__ double squares(double scale) {
+    fetch_elements();
+    double sum = 0;
+    unrolled<P.butterflies(0) * P.radix[0]>([&](auto i) {
+      const number z = x[decltype(i)::value];
+      sum += static_cast<double>(z.re) * scale * (static_cast<double>(z.re) * scale);
+      sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
+    });
+    return sum;
+  }
+
+  // Returns this thread's part of a hash of the results of its line.
+  __device__ __forceinline__ std::uint64_t hash_of_results() const {
+    std::uint64_t hash = 0;
+    outputs([&](auto at, int o, auto, auto) {
+      const number z = this->x[decltype(at)::value];
+      const auto at_output = 2 * static_cast<std::uint64_t>(o);
+      hash += light_hash(z.re, at_output) + light_hash(z.im, at_output + 1);
+    });
+    return hash;
   }
 
   // After the last stage: applies scaling and factors to the outputs, then computes the checksums of the results.

@@ -3,25 +3,29 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "abft/seal.hpp"
 #include "abft/verify.hpp"
 #include "cuda/block/sums.cuh"
-#include "fft/cuda/kernel/line_transform.cuh"
+#include "fft/cuda/kernel/real_line.cuh"
 #include "fft/sites.hpp"
 
 namespace ballast::fft::cuda {
 
+// The code that computes a tile, from its load to its store.
 template <line_policy P, class Injector>
-struct line_tile : line_transform<P, Injector> {
-  using below = line_transform<P, Injector>;
+using computation_of = std::conditional_t<P.of_reals(), real_line<P, Injector>, line_transform<P, Injector>>;
+
+template <line_policy P, class Injector>
+struct line_tile : computation_of<P, Injector> {
+  using below = computation_of<P, Injector>;
   using below::a;
   using below::add_line;
   using below::arrival_parity;
   using below::barrier;
   using below::deposit_encoded;
   using below::encoded;
-  using below::fetch_elements;
   using below::finish;
   using below::forget;
   using below::k_summed;
@@ -31,7 +35,6 @@ struct line_tile : line_transform<P, Injector> {
   using below::line_of;
   using below::load;
   using below::number_of;
-  using below::outputs;
   using below::partials;
   using below::position_of;
   using below::rank;
@@ -42,7 +45,6 @@ struct line_tile : line_transform<P, Injector> {
   using below::tile;
   using below::transform;
   using below::valid;
-  using below::x;
   using typename below::number;
   using typename below::real;
 
@@ -208,12 +210,7 @@ struct line_tile : line_transform<P, Injector> {
   __device__ __forceinline__ void hash_outputs() {
     barrier();
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) records()[line].previous = records()[line].hash;
-    std::uint64_t hash = 0;
-    outputs([&](auto at, int o, auto, auto) {
-      const number z = x[decltype(at)::value];
-      const auto at_output = 2 * static_cast<std::uint64_t>(o);
-      hash += light_hash(z.re, at_output) + light_hash(z.im, at_output + 1);
-    });
+    const std::uint64_t hash = this->hash_of_results();
     barrier();
     add_up<P.out_columns>(hash, &line_record::hash);
   }
@@ -232,15 +229,7 @@ struct line_tile : line_transform<P, Injector> {
 
   // Computes ‖x‖² of every line from its input, scaled such that it neither overflows nor underflows.
   __device__ __forceinline__ void careful_norms() {
-    fetch_elements();
-    const double scale = records()[line_of(P.in_columns)].norm_scale;
-    double sum = 0;
-    unrolled<P.butterflies(0) * P.radix[0]>([&](auto i) {
-      const number z = x[decltype(i)::value];
-      sum += static_cast<double>(z.re) * scale * (static_cast<double>(z.re) * scale);
-      sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
-    });
-    add_up<P.in_columns>(sum, &line_record::careful_square);
+    add_up<P.in_columns>(this->squares(records()[line_of(P.in_columns)].norm_scale), &line_record::careful_square);
   }
 
   // Called after the second of two computations: lines that were judged good and have the same bits are ready to be stored; the others are

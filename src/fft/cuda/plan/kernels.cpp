@@ -50,6 +50,9 @@ std::string text_of(const line_policy& p) {
       .add("shared_target", &l::shared_target)
       .add("repair", &l::repair, "ballast::fft::cuda::repair_form")
       .add("fallback", &l::fallback)
+      .add("reals", &l::reals, "ballast::fft::cuda::reals_form")
+      .add("sines", &l::sines)
+      .add("points", &l::points)
       .add("transactions", &l::transactions)
       .add("length", &l::length)
       .add("lines", &l::lines)
@@ -88,7 +91,8 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.overlaps = true;
   made.loads.streamed = policy.streamed_loads();
   // Strikes are calls, and a thread keeps its numbers in memory across a call. Other kernels have no room for that.
-  made.spills = instrumented ? 4096 : 0;
+  // Real lines spill a few addresses, however many registers they have.
+  made.spills = instrumented ? 4096 : policy.of_reals() ? 64 : 0;
   return made;
 }
 

@@ -15,6 +15,7 @@
 
 #include "fft/cuda/plan/fallback.hpp"
 #include "fft/cuda/plan/fused_passes.hpp"
+#include "fft/cuda/plan/real_lines.hpp"
 #include "fft/cuda/policy/choose_policy.hpp"
 #include "fft/cuda/policy/radices.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
@@ -111,6 +112,7 @@ struct axis_request {
   std::int64_t loaded = 0, stored = 0;  // 0: all
   table_kind load_table = table_kind::none, store_table = table_kind::none;
   std::int64_t convolution = 0, padded_to = 0;
+  std::optional<real_line_shape> reals;  // a real-to-real transform in one pass
 };
 
 // Merges dimensions that one stride can step through. The dimension with the closest lines comes first.
@@ -140,6 +142,7 @@ class builder {
 
   schedule build() {
     const geometry& g = wanted_.shape;
+    if (g.kind == kind::r2r) return build_reals();
     // Axes longer than 1, in the order of their passes. The last axis comes first, so that real data become half spectra immediately; for
     // c2r it comes last, where half spectra become real.
     std::vector<std::size_t> axes;
@@ -198,6 +201,26 @@ class builder {
   }
 
  private:
+  // One pass over real lines along the last axis, whose other axes count lines.
+  schedule build_reals() {
+    const geometry& g = wanted_.shape;
+    axis_request one;
+    one.reals = one_pass_of(g.real, g.n[2], wide_, device_);
+    if (!one.reals) throw std::logic_error("fft: no single pass for this real-to-real transform");
+    one.length = one.reals->length;
+    one.source_stride = g.input.stride[2];
+    one.target_stride = g.output.stride[2];
+    one.from = pass_buffer::input;
+    one.to = pass_buffer::output;
+    one.load = load_form::real;
+    one.store = store_form::real;
+    one.scaled = wanted_.scaled;
+    for (const std::size_t other : {0, 1}) one.others.push_back({g.input.length[other], g.input.stride[other], g.output.stride[other]});
+    one.others.push_back({g.batch, g.input.distance, g.output.distance, {1, g.batch}});
+    add_line(one, {one.length});
+    return std::move(made_);
+  }
+
   // Returns whether reals of the last axis can be processed in pairs, as complex lines of half the length in one pass.
   bool pairs_up(const side& from, const side& to, const axis_request& one) const {
     const side& real = from.real ? from : to;
@@ -464,6 +487,8 @@ class builder {
     };
     wanted.in_columns = columns(source, dims[0].source);
     wanted.out_columns = columns(target, dims[0].target);
+    wanted.reals = one.reals.has_value();
+    if (wanted.reals) wanted.out_columns = wanted.in_columns;
     wanted.check = wanted_.check;
     wanted.plain = wanted_.plain;
     wanted.columns = made.columns;
@@ -472,7 +497,7 @@ class builder {
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
     wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
-    wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one));
+    wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one)) && !one.reals;
     // A cluster exchanges mirror images between the halves of its runs. If the length is no power of two, runs may be odd.
     if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;
     made.request = wanted;
@@ -511,6 +536,13 @@ class builder {
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
+    if (one.reals) {
+      made.real = wanted_.shape.real;
+      p.reals = one.reals->form;
+      p.sines = one.reals->sines;
+      p.points = static_cast<int>(wanted_.shape.n[2]);
+      p = with_room_for_reals(wanted, p, device_);
+    }
     if (!wanted_.fallback) limit_registers(p, device_);
     made_.passes.push_back(std::move(made));
   }

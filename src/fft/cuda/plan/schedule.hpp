@@ -69,6 +69,7 @@ struct pass {
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
   std::int64_t convolution = 0;               // length N of the transform of chirp and filter, −N if it is inverse; 0: no convolution
   std::int64_t padded_to = 0;                 // length of the convolution
+  real_kind real = real_kind::r2hc;           // policy.of_reals(): the transform of the line
   std::optional<end_to_end_part> whole_line;  // set if its lines are part of lines with a check from end to end
   std::optional<fused_arguments> pair;        // set if this pass and the next one are one launch; its counters are set at the launch
 

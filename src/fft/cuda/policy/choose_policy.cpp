@@ -141,8 +141,9 @@ line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capa
 line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned) {
   const int n = wanted.length;
   if (wanted.plain) return plain_policy(wanted, device);
+  // The table was measured with other registers than those of real lines.
   if (const auto entry = tuned.find(wanted, device.major);
-      entry && (entry->cluster == 1 || (wanted.clusterable && wanted.check != check_form::composite))) {
+      entry && !wanted.reals && (entry->cluster == 1 || (wanted.clusterable && wanted.check != check_form::composite))) {
     tuned_line value = *entry;
     const int least = wanted.in_columns || wanted.out_columns ? (wanted.wide ? 2 : 4) : 1;
     while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
@@ -162,7 +163,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     }
   }
   if (!fits_one_pass(n, wanted.wide, device)) return cluster_policy(wanted, device);
-  const int limit = wanted.wide ? 8 : 16;  // complex numbers per thread to aim for
+  const int limit = wanted.wide || wanted.reals ? 8 : 16;  // complex numbers per thread to aim for
   const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
   std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max({limit, 13, prime}));
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
@@ -170,7 +171,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   // A few threads share each short line in rows, so that neighbouring threads read neighbouring elements. With one line per thread their
   // addresses would be a whole line apart.
   int most = limit;
-  if (n >= 8 && n <= 32 && !(wanted.in_columns && wanted.out_columns)) {
+  if (n >= 8 && n <= 32 && (wanted.reals || !(wanted.in_columns && wanted.out_columns))) {
     most = n <= 16 ? 4 : 8;
     radices = split_into_radices(n, std::max(most, prime));
   }
@@ -183,7 +184,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
   // Checked lines use small blocks, so that one more block per multiprocessor costs each thread only a few registers.
-  int lines = std::max(1, (wanted.check == check_form::none ? 256 : 128) / threads);
+  int lines = std::max(1, (wanted.check == check_form::none && !wanted.reals ? 256 : 128) / threads);
   if (columns) lines = std::max(lines, n >= 1024 ? sector_lines / 2 : sector_lines);
   lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
   while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32)
@@ -209,7 +210,30 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   throw std::logic_error("length: expected one that fits into shared memory");
 }
 
+line_policy with_room_for_reals(const line_request& wanted, const line_policy& policy, const ballast::cuda::capabilities& device) {
+  line_policy p = policy;
+  while (p.shared_bytes() > device.shared_per_block && p.lines % 2 == 0 && p.threads * p.lines / 2 >= 32) {
+    const tuned_line fewer{std::vector<int>(p.radix, p.radix + p.stages), p.threads, p.lines / 2, p.split, p.min_blocks};
+    const line_policy half = make_policy(wanted, fewer);
+    p.lines = half.lines;
+    std::ranges::copy(half.exchange, p.exchange);
+  }
+  if (p.shared_bytes() > device.shared_per_block) throw std::logic_error("length: expected one whose reals fit into shared memory");
+  p.min_blocks = std::clamp(blocks_by_shared(p.shared_bytes(), device), 1, p.min_blocks);
+  return p;
+}
+
 void limit_registers(line_policy& p, const ballast::cuda::capabilities& device) {
+  if (p.of_reals()) {
+    // Registers that a thread was measured to need for its numbers and the steps around the transform.
+    const bool mixed = !std::has_single_bit(static_cast<unsigned>(p.length));
+    int needed = p.held() * (p.wide ? 4 : 2) + p.reals_held() * (p.wide ? 2 : 1) + (p.wide ? 96 : p.sums() ? 64 : 56);
+    if (mixed) needed += 16;
+    if (device.major < 9) needed += 16;
+    needed = std::min(needed, 255);
+    while (p.min_blocks > 1 && registers_of_thread(p.block(), p.min_blocks, device) < needed) --p.min_blocks;
+    return;
+  }
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
   // Lines with a small last radix were measured with separated factors or without factors.
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;

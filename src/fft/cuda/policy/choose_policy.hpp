@@ -14,6 +14,9 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
 // Returns the policy that `value` describes, with the exchange layouts filled in. Throws std::logic_error if its parts do not fit together.
 line_policy make_policy(const line_request& wanted, const tuned_line& value);
 
+// Returns the policy of real lines with fewer lines in a tile if their numbers need more shared memory than the exchange.
+line_policy with_room_for_reals(const line_request& wanted, const line_policy& policy, const ballast::cuda::capabilities& device);
+
 // Reduces the blocks per multiprocessor of a policy if its forms or factors were measured to need more registers than a plain line.
 void limit_registers(line_policy& policy, const ballast::cuda::capabilities& device);
 

@@ -43,6 +43,15 @@ enum class check_form : int { none, verify_before_store, thread, composite, one_
 // The passes that compute lines again whose check from end to end has failed (kernel/repair.cuh). `last` compares its results with those in
 // memory.
 enum class repair_form : int { none, pass, last };
+// A line of reals whose real-to-real transform is one pass (kernel/real_line.cuh). Its complex line has `length` elements.
+//   pairs:    r2hc, dht: N reals are N/2 complex numbers, the spectrum becomes reals (plan/real_lines.hpp has the tables)
+//   halves:   hc2r: the inverse of that
+//   first:    dct1, dst1: the line is extended to a symmetric one of 2N − 2 or 2N + 2 reals, which are `pairs`
+//   second:   dct2, dst2: `pairs` in the order of the even elements, then the odd ones backwards
+//   third:    dct3, dst3: `halves` into that order
+//   fourth:   dct4, dst4 of an even number: complex numbers of an element and its mirror image
+// Odd numbers of reals are as many complex numbers, with imaginary parts 0, in `pairs`, `halves`, `second` and `third`.
+enum class reals_form : int { none, pairs, halves, first, second, third, fourth };
 
 // The layout of a tile in shared memory between two stages. In the linear layout element i of a line is word i·lines + line (`columns`), or
 // word line·length + i otherwise. There are two ways to avoid bank conflicts:
@@ -92,7 +101,10 @@ struct line_policy {
   bool shared_target = false;  // writes data that other blocks of the same launch read
   repair_form repair = repair_form::none;
   bool fallback = false;  // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
-  int transactions = 1;   // composite: tiles that share one check
+  reals_form reals = reals_form::none;  // the line is a real-to-real transform
+  bool sines = false;                   // reals: a sine transform
+  int points = 1;                       // reals: the reals of a line
+  int transactions = 1;                 // composite: tiles that share one check
   int length = 1;
   int lines = 1;
   int threads = 1;     // threads of one line
@@ -106,6 +118,19 @@ struct line_policy {
   exchange_layout exchange[k_max_stages] = {};  // [s]: between stages s and s + 1. With one stage and remaps(), [0] is before the store
 
   bool operator==(const line_policy&) const = default;
+
+  BALLAST_HD constexpr bool of_reals() const { return reals != reals_form::none; }
+  // Whether reals are pairs of complex numbers, and the reals of a thread.
+  BALLAST_HD constexpr bool real_pairs() const { return reals == reals_form::first || points == 2 * length; }
+  BALLAST_HD constexpr int reals_held() const { return (points + threads - 1) / threads; }
+  // Distance between the lines of a tile in shared memory, in complex numbers. Lines in rows lie such that the threads of the lines of a
+  // warp access different banks.
+  BALLAST_HD constexpr int real_pitch() const {
+    int pitch = 2 * length > points ? length : (points + 1) / 2;
+    while (threads < 16 && pitch % 16 != threads) ++pitch;
+    return pitch;
+  }
+  BALLAST_HD constexpr std::int64_t real_bytes() const { return of_reals() ? std::int64_t{2} * scalar_bytes() * real_pitch() * lines : 0; }
 
   BALLAST_HD constexpr int block() const { return threads * lines; }
   BALLAST_HD constexpr int share() const { return length / cluster; }   // elements of a line in one block
@@ -203,11 +228,12 @@ struct line_policy {
   // Shared memory of the exchange: words of one part or of both, rounded up to the groups that a layout permutes.
   BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
-    if (!exchanges() && !mirrors()) return 0;
+    if (!exchanges() && !mirrors()) return real_bytes();
     int most = share();
     for (const exchange_layout& e : exchange) most = e.position(share()) > most ? e.position(share()) : most;
     const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;
-    return words * scalar_bytes() * (split ? 1 : 2);
+    const std::int64_t bytes = words * scalar_bytes() * (split ? 1 : 2);
+    return bytes < real_bytes() ? real_bytes() : bytes;
   }
   // Sums over the threads of a line. In rows the threads of a line are a run of lanes, in columns every lines-th lane. lanes_of_line: the
   // number of lanes of a warp that belong to one line, if that is a power of two and the same everywhere; otherwise 0.

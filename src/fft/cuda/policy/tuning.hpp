@@ -31,6 +31,7 @@ struct line_request {
   bool plain = false;        // no swizzle, and neither rules nor table
   bool stageable = false;    // tiles are contiguous, aligned, and loaded without conversion
   bool clusterable = false;  // elements of a line are contiguous in memory, so that blocks can take runs of them
+  bool reals = false;        // a real-to-real transform, whose threads hold results beside the numbers of the line
 };
 
 // Returns whether so few numbers are transformed that latency decides: not even 128 threads with 16 numbers on each multiprocessor.

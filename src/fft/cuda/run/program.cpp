@@ -10,6 +10,7 @@
 #include "cuda/memory/workspace.hpp"
 #include "fft/cuda/plan/fallback.hpp"
 #include "fft/cuda/plan/kernels.hpp"
+#include "fft/cuda/plan/real_lines.hpp"
 #include "fft/cuda/plan/tables.hpp"
 
 namespace ballast::fft::cuda {
@@ -34,6 +35,7 @@ std::string name_of(const geometry& shape, precision type, const transform_optio
   std::string text = type == precision::f32 ? "fft f32" : "fft f64";
   const auto add = [&](std::int64_t number) { text.append(1, ' ').append(std::to_string(number)); };
   add(static_cast<int>(shape.kind));
+  add(static_cast<int>(shape.real));
   for (const std::int64_t n : shape.n) add(n);
   add(shape.batch);
   for (const side& s : {shape.input, shape.output}) {
@@ -157,9 +159,11 @@ const prepared& line_program<T>::prepare(const form& wanted, int threads) {
   auto work = std::make_unique<prepared>();
   work->elements = made.elements;
   work->batch = wanted.batch;
-  const auto twiddle_steps = [](const pass& each) { return each.policy.stages - 1 + (each.policy.multiplies_outputs() ? 1 : 0); };
-  // The step from a line to the spectrum of reals counts as one more stage.
-  const auto stages_of = [](const pass& each) { return each.policy.stages + (each.policy.mirrors() ? 1 : 0); };
+  const auto twiddle_steps = [](const pass& each) {
+    return each.policy.stages - 1 + (each.policy.multiplies_outputs() || each.policy.of_reals() ? 1 : 0);
+  };
+  // The step from a line to the spectrum of reals counts as one more stage, as does the one from reals to a line.
+  const auto stages_of = [](const pass& each) { return each.policy.stages + (each.policy.mirrors() || each.policy.of_reals() ? 1 : 0); };
   int stages = 0;
   int twiddles = 0;
   int passes = 0;
@@ -258,6 +262,17 @@ void line_program<T>::fill_weights(const pass& p, const schedule& made, line_arg
     }
     return;
   }
+  if (policy.of_reals()) {
+    const std::string which = std::to_string(static_cast<int>(p.real)) + " " + std::to_string(policy.points);
+    std::optional<real_weights<T>> weights;
+    const auto once = [&]() -> const real_weights<T>& {
+      if (!weights) weights = make_real_weights<T>(p.real, policy.points);
+      return *weights;
+    };
+    a.verify = table("verify reals " + which, 0, [&]() -> const std::vector<T>& { return once().verify; });
+    a.encode = table("encode reals " + which, 0, [&]() -> const std::vector<T>& { return once().encode; });
+    return;
+  }
   std::optional<typename source::weights> weights;
   const auto once = [&]() -> const typename source::weights& {
     if (!weights) weights = source::checksum_weights(policy);
@@ -323,6 +338,15 @@ void line_program<T>::fill(prepared_pass& made, const schedule& of, int threads)
     } else {
       twins(name, a.store_table, a.store_twin, make);
     }
+  }
+  if (policy.of_reals()) {
+    const std::string which = std::to_string(static_cast<int>(p.real)) + " " + std::to_string(policy.points);
+    // One copy: the weights of the check are computed without them.
+    const auto factors = [&](const char* name, const std::vector<T>& numbers) -> const void* {
+      return numbers.empty() ? nullptr : table(name + which, 0, [&]() -> const std::vector<T>& { return numbers; });
+    };
+    a.load_table = factors("reals in ", real_load_factors<T>(p.real, policy.points));
+    a.store_table = factors("reals out ", real_store_factors<T>(p.real, policy.points));
   }
   fill_weights(p, of, a);
   a.source = p.source;

@@ -20,6 +20,7 @@
 #include "core/memory.hpp"
 #include "cuda/call/device_call.hpp"
 #include "cuda/memory/workspace.hpp"
+#include "fft/cuda/plan/real_lines.hpp"
 #include "fft/cuda/run/device_transform.hpp"
 #include "fft/cuda/run/program.hpp"
 #include "fft/tables/checks.hpp"
@@ -81,11 +82,14 @@ class cuda_transform final : public device_transform, public run_by_run {
 
   std::int64_t workspace_bytes() const override { return best_->workspaces.bytes(); }
   std::int64_t bytes() const override { return workspace_bytes(); }
+  std::int64_t runs() const override { return nest_.runs(); }
   std::unique_ptr<open_runs> open(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
+  std::string why_not_ready(const unsigned char* in, unsigned char* out, const transform_args& how, bool compile) const override;
 
  private:
   class flight;
   using form = typename line_program<T>::form;
+  form form_of(const unsigned char* in, unsigned char* out, const transform_args& how) const;
   using server = std::shared_ptr<const serving<T>>;
 
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
@@ -213,7 +217,8 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   a.check_scale = p.policy.scaled ? how.check_scale : 1;
   const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
   const bool ends = p.policy.ends();
-  const double points = static_cast<double>(ends ? p.whole_line->points : p.policy.length);
+  const bool reals = p.policy.of_reals();
+  const double points = ends ? static_cast<double>(p.whole_line->points) : reals ? growth_of(p.real, p.policy.points) : p.policy.length;
   const double factors = ends                 ? thresholds::end_to_end_stages(static_cast<int>(p.whole_line->passes))
                          : p.policy.folds()   ? thresholds::k_factor_stages
                          : p.policy.mirrors() ? thresholds::reals_stages(p.policy.radix[p.policy.stages - 1])
@@ -223,8 +228,9 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
                         (ends ? static_cast<double>(p.whole_line->passes) * thresholds::factor_underflow<T>(points) * factor : 0);
   const double slope = (thresholds::residual<T>(points, 1, k_kappa) - thresholds::residual<T>(points, 0, k_kappa)) * factor *
                        thresholds::group_growth(points, p.policy.transactions) *
-                       (ends ? thresholds::line_growth(points, p.whole_line->first_radix, p.whole_line->levels, factors)
-                             : thresholds::line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors));
+                       (reals  ? thresholds::real_line_growth(points, p.policy.reals_held(), p.policy.sum_levels())
+                        : ends ? thresholds::line_growth(points, p.whole_line->first_radix, p.whole_line->levels, factors)
+                               : thresholds::line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors));
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;
@@ -354,7 +360,8 @@ std::vector<ballast::cuda::kernel_request> cuda_transform<T>::missing(line_progr
 template <class T>
 auto cuda_transform<T>::choose(const form& whole, const transform_args& how) const -> choice {
   choice best{best_, ""};
-  if (how.own_kernels || !may_be_fallback(options_)) return best;
+  // Fallback kernels have no real-to-real transforms.
+  if (how.own_kernels || !may_be_fallback(options_) || nest_.inner.kind == kind::r2r) return best;
   const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, whole);
   if (wanted.empty()) return best;
   if (device_->captured(how.stream)) {
@@ -433,17 +440,28 @@ std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, 
 }
 
 template <class T>
-std::unique_ptr<open_runs> cuda_transform<T>::open(const unsigned char* in, unsigned char* out, const transform_args& how) const {
+auto cuda_transform<T>::form_of(const unsigned char* in, unsigned char* out, const transform_args& how) const -> form {
   const geometry& shape = nest_.inner;
   const auto reads_on = [&](std::int64_t boundary) { return aligned(in, input_, shape.input.distance, &nest_loop::input, boundary); };
   constexpr std::int64_t pair = 2 * sizeof(T);
   const bool paired = reads_on(pair) && aligned(out, output_, shape.output.distance, &nest_loop::output, pair);
-  const form whole{how.direction,
-                   how.scale != 1,
-                   shape.batch,
-                   alignment{reads_on(16), paired},
-                   inject::armed_sites(how.injector) != 0,
-                   options_.end_to_end && in != out};
+  return {how.direction,
+          how.scale != 1,
+          shape.batch,
+          alignment{reads_on(16), paired},
+          inject::armed_sites(how.injector) != 0,
+          options_.end_to_end && in != out};
+}
+
+template <class T>
+std::string cuda_transform<T>::why_not_ready(const unsigned char* in, unsigned char* out, const transform_args& how, bool compile) const {
+  const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, form_of(in, out, how));
+  return wanted.empty() ? std::string() : device_->why_not_ready(wanted, compile);
+}
+
+template <class T>
+std::unique_ptr<open_runs> cuda_transform<T>::open(const unsigned char* in, unsigned char* out, const transform_args& how) const {
+  const form whole = form_of(in, out, how);
   try {
     if (choice by = choose(whole, how); by.by != best_) return open(by.by, std::move(by.why_fallback), whole, in, out, how);
   } catch (const std::bad_alloc&) {  // the kernels of the problem may need less memory

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "fft/contract.hpp"
 #include "fft/cuda/plan/fused_passes.hpp"
@@ -47,6 +48,9 @@ class run_by_run {
   run_by_run& operator=(const run_by_run&) = delete;
   virtual ~run_by_run() = default;
   virtual std::unique_ptr<open_runs> open(const unsigned char* in, unsigned char* out, const transform_args& how) const = 0;
+  // Returns why the kernels of such a call are not loaded yet, or an empty text. compile: begins to compile them.
+  virtual std::string why_not_ready(const unsigned char* in, unsigned char* out, const transform_args& how, bool compile) const = 0;
+  virtual std::int64_t runs() const = 0;
   virtual std::int64_t bytes() const = 0;  // the size of its workspace
 };
 

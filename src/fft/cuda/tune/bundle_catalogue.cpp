@@ -9,6 +9,7 @@
 #include "fft/cuda/group/product.hpp"
 #include "fft/cuda/plan/fallback.hpp"
 #include "fft/cuda/plan/kernels.hpp"
+#include "fft/cuda/plan/real_lines.hpp"
 #include "fft/cuda/plan/schedule.hpp"
 #include "fft/cuda/policy/choose_policy.hpp"
 #include "fft/cuda/run/line_maps.hpp"
@@ -42,6 +43,20 @@ class collection {
     for (std::size_t i = 0; i < made.passes.size(); i += made.passes[i].pair ? 2 : 1) add(kernel_for(made, i, false));
   }
 
+  // Real-to-real lines in one pass; across: along the first of two axes.
+  void add_reals(real_kind what, std::int64_t n, precision type, check_form check, bool across = false) {
+    if (!one_pass_of(what, n, type == precision::f64, device_)) return;
+    problem one{.kind = kind::r2r, .precision = type, .shape = {n}, .real_kinds = {what}};
+    if (across) {
+      one.shape.push_back(n);
+      one.real_kinds.push_back(what);
+    }
+    one.batch = std::max<std::int64_t>((std::int64_t{1} << 25) / (across ? n * n : n), 1);
+    schedule_request wanted{.shape = lines_along(describe(one), 0, what, true).inner, .precision = type};
+    wanted.check = check;
+    add(kernel_for(make_schedule(wanted, device_), 0, false));
+  }
+
   std::vector<ballast::cuda::kernel_request> take() { return std::move(made_); }
 
  private:
@@ -61,6 +76,36 @@ void add_common(collection& to) {
     }
   }
   for (const check_form check : k_checks) to.add(c2c("f32", 1000, 1 << 24), check);
+}
+
+constexpr real_kind k_real_kinds[] = {real_kind::r2hc, real_kind::hc2r, real_kind::dct1, real_kind::dst1, real_kind::dct2,
+                                      real_kind::dst2, real_kind::dct3, real_kind::dst3, real_kind::dct4, real_kind::dst4};
+
+// dct1 and dst1 of as many complex numbers as the others of 2n reals.
+std::int64_t points_of(real_kind what, std::int64_t n) { return what == real_kind::dct1 ? n + 1 : what == real_kind::dst1 ? n - 1 : n; }
+
+void add_common_reals(collection& to) {
+  for (const check_form check : k_checks) {
+    for (const real_kind what : k_real_kinds) {
+      for (const precision type : {precision::f32, precision::f64}) to.add_reals(what, points_of(what, 1024), type, check);
+    }
+    for (const std::int64_t n : {256, 512, 2048}) {
+      for (const real_kind what : {real_kind::dct2, real_kind::dct3}) to.add_reals(what, n, precision::f32, check);
+    }
+    to.add_reals(real_kind::dct2, 512, precision::f32, check, true);
+  }
+}
+
+// Mixed radices, more threads, and odd lines.
+void add_more_reals(collection& to) {
+  for (const check_form check : k_checks) {
+    for (const precision type : {precision::f32, precision::f64}) {
+      for (const real_kind what : {real_kind::dct2, real_kind::dst3, real_kind::dct4}) {
+        for (const std::int64_t n : {100, 4096}) to.add_reals(what, n, type, check);
+      }
+      for (const real_kind what : {real_kind::dct2, real_kind::dct3}) to.add_reals(what, 45, type, check);
+    }
+  }
 }
 
 void add_convolution(collection& to) {
@@ -102,6 +147,7 @@ std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::c
   for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
   add_convolution(made);
   add_common(made);
+  add_common_reals(made);
   return made.take();
 }
 
@@ -117,6 +163,8 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       if (bytes > 4) made.add(product_request(bytes, check));
   }
   add_common(made);
+  add_common_reals(made);
+  add_more_reals(made);
   for (const std::string& problem : benchmark_problems()) {
     for (const check_form check : k_checks) made.add(problem, check);
     made.add(problem, check_form::verify_before_store, false, true);
