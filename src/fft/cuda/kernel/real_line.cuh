@@ -94,9 +94,10 @@ struct real_line : line_transform<P, Injector> {
     if constexpr (k_encoded || P.wide) arch::finish_first(value * value < real(0));
   }
 
+  template <reading For>
   __device__ __forceinline__ real read(const typename below::source_position& here, int t) const {
     const std::int64_t element = P.source_unit ? 1 : a.source.element;
-    return ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const real*>(a.in) + (here.base + t * element));
+    return below::template load_element<For>(static_cast<const real*>(a.in) + (here.base + t * element));
   }
 
   // Computes bᵀx for both vectors and ‖x‖² from a second reading.
@@ -106,7 +107,7 @@ struct real_line : line_transform<P, Injector> {
     for (real& each : encoded) each = 0;
     square = 0;
     each_real([&](auto, int t) {
-      const real value = this->read(here, t);
+      const real value = this->template read<reading::checksums>(here, t);
       const complex_pair<real> weight = cached_pair(static_cast<const real*>(this->a.encode) + 4 * t);
       this->square = multiply_add(value, value, this->square);
       this->encoded[0] = multiply_add(weight.first.re, value, this->encoded[0]);
@@ -156,7 +157,7 @@ struct real_line : line_transform<P, Injector> {
     forget();
     const auto here = this->source();
     real given[k_held] = {};
-    if (here.inside) each_real([&](auto i, int t) { given[decltype(i)::value] = this->read(here, t); });
+    if (here.inside) each_real([&](auto i, int t) { given[decltype(i)::value] = this->template read<reading::data>(here, t); });
     if constexpr (k_encoded) encode();
     strike(index<k_held>{}, site::input, a.pass, a.passes, given, lane(), P.lanes());
     each_real([&](auto i, int t) {
@@ -274,7 +275,7 @@ struct real_line : line_transform<P, Injector> {
     const auto here = this->source();
     double sum = 0;
     each_real([&](auto, int t) {
-      const double value = static_cast<double>(this->read(here, t)) * scale;
+      const double value = static_cast<double>(this->template read<reading::data>(here, t)) * scale;
       sum += value * value;
     });
     return sum;

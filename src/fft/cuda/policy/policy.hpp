@@ -214,7 +214,7 @@ struct line_policy {
   // Returns the instructions that load elements past L1, those of both readings by themselves; a third reading measures the norm of a line
   // that failed. 0 if it reads once, or through other instructions.
   BALLAST_HD constexpr int streamed_loads() const {
-    const int each = butterflies(0) * radix[0] * (load == load_form::spectrum ? 2 : 1);
+    const int each = of_reals() ? reals_held() : butterflies(0) * radix[0] * (load == load_form::spectrum ? 2 : 1);
     return !reads_twice() || shared_source ? 0 : each * (verifies() ? 3 : 2);
   }
   // Returns whether outputs are exchanged with their mirror images and multiplied before the store.
