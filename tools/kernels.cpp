@@ -24,6 +24,7 @@
 #include <ballast/ballast.hpp>
 
 #include "command_line.hpp"
+#include "cuda/arch/checks.hpp"
 #include "cuda/jit/jit.hpp"
 #include "fft/cuda/tune/bundle_catalogue.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
@@ -46,13 +47,22 @@ struct job {
 
 using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabilities&);
 
-// Returns the catalogue, which `check` and `ptx` compile: the algorithms' kernels, and the one that calls the functions of src/abft.
+// Returns the catalogue, which `check` and `ptx` compile: the algorithms' kernels, and the one that calls the functions of src/abft, and
+// those that load twice.
 std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::checked_kernels(on);
   for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
   for (cuda::kernel_request& each : kmeans::cuda::scheme_kernels(on)) list.push_back(std::move(each));
   for (cuda::kernel_request& each : qr::cuda::checked_kernels(on)) list.push_back(std::move(each));
   list.push_back({.header = "cuda/device/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
+  for (const auto& [type, bytes] : {std::pair{"float", 4}, std::pair{"double", 8}, std::pair{"float4", 16}}) {
+    using arch::checks::k_twice_loads;
+    list.push_back({.header = "cuda/arch/checks.cuh",
+                    .expression = fmt::format("ballast::arch::checks::twice_kernel<{}, 0>", type),
+                    .threads = 128,
+                    .shared = 128 * bytes,
+                    .loads = {.global = k_twice_loads, .streamed = 2, .shared = 2}});
+  }
   return list;
 }
 

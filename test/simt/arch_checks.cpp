@@ -81,7 +81,9 @@ struct type {
 // Checks that out[i] = in[source(i)], or 0 if source(i) is −1.
 check copies(cuda::kernel_request wanted, type of, int blocks, copy_argument how, std::function<int(int)> source) {
   return {wanted, [=](cuda::device& on, const cuda::kernel& kernel) {
-            const int count = blocks * wanted.threads * (wanted.expression.find("hinted") != std::string::npos ? 4 : 1);
+            const bool twice = wanted.expression.find("twice") != std::string::npos;
+            const int units = wanted.expression.find("hinted") != std::string::npos ? 4 : twice ? 2 * arch::checks::k_twice : 1;
+            const int count = blocks * wanted.threads * units;
             const auto content = words(count, of.words);
             values<std::uint32_t> in(on, content);
             values<std::uint32_t> out(on, std::vector<std::uint32_t>(content.size(), 1));
@@ -201,8 +203,13 @@ std::vector<check> all(int major) {
     const std::string name(of.name);
     const auto in_place = [](int i) { return i; };
     const auto from_right = [](int i) { return i / 128 * 128 + (i + 32) % 128; };  // blocks of 32, clusters of 4
+    const auto doubled = [](int i) {                                               // blocks of 2 k_twice units of 32
+      const int block = i / (64 * arch::checks::k_twice) * (64 * arch::checks::k_twice);
+      return block + (i - block) / 64 * 32 + i % 32;
+    };
     const auto rotated = [](int i) { return i >= 85 && i < 95 ? -1 : (i + 1) % 96; };
     checks.push_back(copies(request("hinted_copy_kernel<" + name + ">", 32), of, 3, {}, in_place));
+    checks.push_back(copies(request("twice_kernel<" + name + ", 0>", 32, 32 * 4 * of.words), of, 3, {}, doubled));
     checks.push_back(copies(request("async_copy_kernel<" + name + ">", 96, 96 * 4 * of.words), of, 1, {nullptr, nullptr, 10, 0}, rotated));
     if (major < 9) continue;
     checks.push_back(copies(request("ring_kernel<" + name + ", 0>", 32, 32 * 4 * of.words, 4), of, 12, {}, from_right));

@@ -29,6 +29,27 @@ TEST(common_kernels, are_each_there_once_and_fit_on_the_device) {
   }
 }
 
+TEST(common_kernels, of_lines_that_are_read_twice_have_the_loads_of_both_readings) {
+  int counted = 0;
+  for (const auto& each : checked_kernels(ballast::cuda::typical_capabilities("sm_90a"))) {
+    const bool twice =
+        each.expression.find("check_form(1)") != std::string::npos || each.expression.find("check_form(5)") != std::string::npos;
+    EXPECT_EQ(each.loads.streamed > 0, twice) << each.expression;
+    counted += twice ? 1 : 0;
+  }
+  EXPECT_GT(counted, 100);
+  // Eight numbers in one butterfly of a thread: both readings, and that of the norm; reals in pairs need mirror images as well.
+  line_policy p{.check = check_form::verify_before_store, .length = 64, .threads = 8, .stages = 2, .radix = {8, 8}};
+  EXPECT_EQ(p.streamed_loads(), 24);
+  p.load = load_form::spectrum;
+  EXPECT_EQ(p.streamed_loads(), 48);
+  p.load = load_form::complex;
+  p.check = check_form::begins;
+  EXPECT_EQ(p.streamed_loads(), 16);
+  p.check = check_form::ends;
+  EXPECT_EQ(p.streamed_loads(), 0);
+}
+
 TEST(common_kernels, hold_what_a_plan_of_a_common_problem_loads) {
   const auto on = ballast::cuda::typical_capabilities("sm_90a");
   const auto common = common_kernels(on);

@@ -24,6 +24,32 @@ __global__ void hinted_copy_kernel(const copy_argument of) {
   arch::store_keep(out + 3 * blockDim.x, threadIdx.x % 2 == 0 ? arch::load_table(last) : arch::load_table_late(last));
 }
 
+// Loads each element twice and stores both: out[2 p], out[2 p + 1] = in[p], in units of blockDim.x elements, for each two kinds of load
+// that an assembler does not merge. A block has 2 k_twice units. Its machine code has k_twice_loads loads from global memory, two of them
+// past L1, and two from shared memory. Broken: the second loads are of the same kind as the first, so that they are merged. Shared memory:
+// blockDim.x elements.
+template <class T, int Broken>
+__global__ void twice_kernel(const copy_argument of) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * 2 * k_twice * blockDim.x + threadIdx.x;
+  const T* const in = static_cast<const T*>(of.in) + first;
+  T* const out = static_cast<T*>(of.out) + first;
+  T* const shared = reinterpret_cast<T*>(arch::shared_memory()) + threadIdx.x;
+  *shared = in[(k_twice - 1) * blockDim.x];
+  __syncthreads();
+  const auto put = [&](int pair, const T* from, auto&& load, auto&& load_again) {
+    const T one = load(from), other = Broken != 0 ? load(from) : load_again(from);
+    out[2 * pair * blockDim.x] = one;
+    out[(2 * pair + 1) * blockDim.x] = other;
+  };
+  const auto put_global = [&](int pair, auto&& load, auto&& load_again) { put(pair, in + pair * blockDim.x, load, load_again); };
+  put_global(
+      0, [](const T* from) { return arch::load_streaming(from); }, [](const T* from) { return arch::load_streaming_again(from); });
+  put_global(
+      1, [](const T* from) { return arch::load_keep(from); }, [](const T* from) { return arch::load_keep_again(from); });
+  put(
+      2, shared, [](const T* from) { return *from; }, [](const T* from) { return arch::load_shared_itself(from); });
+}
+
 // Copies through shared memory by cp.async: each thread stores the element of its neighbour. The elements of the last `missing` threads are
 // zeros.
 template <class T>

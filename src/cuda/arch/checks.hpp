@@ -14,6 +14,10 @@ struct copy_argument {
   std::int32_t tiles = 0;    // bulk_kernel
 };
 
+// twice_kernel: its pairs of loads, the last one of shared memory, which one load more fills.
+inline constexpr int k_twice = 3;
+inline constexpr int k_twice_loads = 2 * (k_twice - 1) + 1;
+
 struct thread_argument {
   std::uint32_t* warps;  // one per block
   std::uint64_t* times;  // three per block: elapsed cycles of the block, global time, multiprocessor

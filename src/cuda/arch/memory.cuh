@@ -2,8 +2,12 @@
 // Layer: foundation, device.
 //   streaming  for data that is used once: not cached in L1, evicted from L2 first
 //   keep       for data that other threads read soon, also in the same launch: coherent (not through L1), evicted from L2 last
+// An assembler (ptxas) merges two loads of one kind from one address, volatile asm statements or not, unless a barrier or a branch is
+// between them. A number that is loaded twice, so that a check does not share its register, is loaded by two kinds: …_again are the second
+// ones.
 #pragma once
 
+#include "cuda/arch/shared.cuh"
 #include "cuda/arch/target.cuh"
 
 namespace ballast::arch {
@@ -103,7 +107,9 @@ __device__ __forceinline__ std::uint64_t evict_last() {
   KIND(NAME, OPERATION, POLICY, double, "f64", "d" __VA_OPT__(, ) __VA_ARGS__)
 
 BALLAST_EACH_TYPE(BALLAST_LOAD, load_streaming, "ld.global.nc.L1::no_allocate.L2::cache_hint", evict_first)
+BALLAST_EACH_TYPE(BALLAST_LOAD, load_streaming_again, "ld.global.L1::no_allocate.L2::cache_hint", evict_first)
 BALLAST_EACH_TYPE(BALLAST_LOAD, load_keep, "ld.global.cg.L2::cache_hint", evict_last, "memory")
+BALLAST_EACH_TYPE(BALLAST_LOAD, load_keep_again, "ld.relaxed.gpu.global.L2::cache_hint", evict_last, "memory")
 BALLAST_EACH_TYPE(BALLAST_STORE, store_streaming, "st.global.L1::no_allocate.L2::cache_hint", evict_first)
 BALLAST_EACH_TYPE(BALLAST_STORE, store_keep, "st.global.cg.L2::cache_hint", evict_last)
 #undef BALLAST_EACH_TYPE
@@ -126,6 +132,19 @@ __device__ __forceinline__ T load_streaming(const T* from) {
 #endif
 }
 
+// Loads what load_streaming has loaded, through the coherent path.
+template <class T>
+__device__ __forceinline__ T load_streaming_again(const T* from) {
+#if BALLAST_DEVICE_CODE
+  detail::registers<T> r;
+  detail::load_streaming_again(r.at, from);
+  return __builtin_bit_cast(T, r);
+#else
+  simt::require_aligned(from, sizeof(T));
+  return simt::loaded(*from);
+#endif
+}
+
 template <class T>
 __device__ __forceinline__ void store_streaming(T* to, const T& value) {
 #if BALLAST_DEVICE_CODE
@@ -141,6 +160,19 @@ __device__ __forceinline__ T load_keep(const T* from) {
 #if BALLAST_DEVICE_CODE
   detail::registers<T> r;
   detail::load_keep(r.at, from);
+  return __builtin_bit_cast(T, r);
+#else
+  simt::require_aligned(from, sizeof(T));
+  return simt::loaded(*from);
+#endif
+}
+
+// Loads what load_keep has loaded.
+template <class T>
+__device__ __forceinline__ T load_keep_again(const T* from) {
+#if BALLAST_DEVICE_CODE
+  detail::registers<T> r;
+  detail::load_keep_again(r.at, from);
   return __builtin_bit_cast(T, r);
 #else
   simt::require_aligned(from, sizeof(T));
@@ -172,7 +204,7 @@ __device__ __forceinline__ T load_table(const T* from) {
 #if BALLAST_DEVICE_CODE
 namespace detail {
 
-// Loads through all caches. The compiler does not move or merge the load.
+// Loads through all caches. The compiler does not move or merge the load; an assembler merges it with others of its kind.
 template <class T>
 __device__ __forceinline__ T load_here(const T* from) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
@@ -213,6 +245,29 @@ __device__ __forceinline__ T load_itself(const T* from) {
 #else
   simt::require_aligned(from, sizeof(T));
   return simt::loaded(*from);
+#endif
+}
+
+// Loads an element of shared memory by an instruction of its own, which no assembler merges with another one.
+template <class T>
+__device__ __forceinline__ T load_shared_itself(const T* from) {
+#if BALLAST_DEVICE_CODE
+  detail::words<sizeof(T) / 4> w;
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.volatile.shared.b32 %0, [%1];" : "=r"(w.at[0]) : "r"(shared_address(from)) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.volatile.shared.v2.b32 {%0, %1}, [%2];" : "=r"(w.at[0]), "=r"(w.at[1]) : "r"(shared_address(from)) : "memory");
+  } else {
+    asm volatile("ld.volatile.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
+                 : "r"(shared_address(from))
+                 : "memory");
+  }
+  return detail::from_words<T>(w);
+#else
+  simt::require_aligned(from, sizeof(T));
+  return *from;
 #endif
 }
 

@@ -53,15 +53,15 @@ __device__ __forceinline__ complex_pair<double> cached_pair(const double* at) {
 
 // Loads or stores an element of the data. Shared: other blocks write or read it during the same launch. Summed: a check sums it; then it is
 // loaded into and stored from the typed registers of the sum, without moves. For other values the compiler chooses the registers: with
-// typed ones, signals of 1024 doubles caused register spills.
-template <bool Shared, bool Summed, class T>
+// typed ones, signals of 1024 doubles caused register spills. Again: a second load of the element, by an instruction of its own.
+template <bool Shared, bool Summed, bool Again = false, class T>
 __device__ __forceinline__ T load_data(const T* from) {
   if constexpr (!Summed) {
-    return load_data<Shared, true>(reinterpret_cast<const arch::untyped<T>*>(from)).value;
+    return load_data<Shared, true, Again>(reinterpret_cast<const arch::untyped<T>*>(from)).value;
   } else if constexpr (Shared) {
-    return arch::load_keep(from);
+    return Again ? arch::load_keep_again(from) : arch::load_keep(from);
   } else {
-    return arch::load_streaming(from);
+    return Again ? arch::load_streaming_again(from) : arch::load_streaming(from);
   }
 }
 template <bool Shared, bool Summed, class T>

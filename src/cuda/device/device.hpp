@@ -29,6 +29,16 @@ struct capabilities {
   bool operator==(const capabilities&) const = default;
 };
 
+// The load instructions that machine code must have at least (cuda/jit/machine_code.hpp), for kernels that load numbers twice so that a
+// check has registers of its own: the build-time check fails if the assembler has merged them. 0: any number.
+struct least_loads {
+  int global = 0;
+  int streamed = 0;  // past L1
+  int shared = 0;
+
+  bool operator==(const least_loads&) const = default;
+};
+
 // A kernel to generate: one instantiation of a template in a header of the embedded sources. Its parameters are plain structs by value, in
 // most cases one.
 struct kernel_request {
@@ -43,6 +53,7 @@ struct kernel_request {
   int spills = 0;         // bytes of register spills (stores and loads) that a thread may have
   int stack = 0;          // bytes of stack for calls of functions that are not inlined
   int arguments = 1;      // the number of kernel parameters; each launch must pass as many
+  least_loads loads = {};
 
   bool operator==(const kernel_request&) const = default;
 };

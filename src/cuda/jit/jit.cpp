@@ -16,6 +16,7 @@
 
 #include "core/format.hpp"
 #include "cuda/jit/embedded.hpp"
+#include "cuda/jit/machine_code.hpp"
 #include "cuda/system/helper_process.hpp"
 #include "cuda/system/installation.hpp"
 
@@ -115,6 +116,17 @@ std::string over_budget(const image& made, const kernel_request& wanted, const c
   if (uses.stack > std::min(uses.spills, wanted.spills) + wanted.stack) reasons.push_back(fmt::format("{} bytes of stack", uses.stack));
   if (const std::int64_t shared = uses.static_shared + wanted.shared; shared > on.shared_per_block)
     reasons.push_back(fmt::format("{} bytes of shared memory of {}", shared, on.shared_per_block));
+  if (const least_loads& least = wanted.loads; least != least_loads{}) {
+    const auto counts = count_loads(made.code, made.name);
+    const auto expect = [&](int load_counts::*kind, int expected, const char* words) {
+      if (counts && (*counts).*kind < expected)
+        reasons.push_back(fmt::format("{} loads {} of {}: some are merged", (*counts).*kind, words, expected));
+    };
+    if (!counts) reasons.emplace_back("no machine code to count loads in");
+    expect(&load_counts::global, least.global, "from global memory");
+    expect(&load_counts::streamed, least.streamed, "past L1");
+    expect(&load_counts::shared, least.shared, "from shared memory");
+  }
   return core::join(reasons, ", ");
 }
 

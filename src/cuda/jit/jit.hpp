@@ -57,8 +57,9 @@ capabilities typical_capabilities(std::string_view architecture);
 // Returns the registers per thread that the request allows: its own budget, or the limit from the launch bound.
 std::int64_t register_budget(const kernel_request& wanted, const capabilities& on);
 
-// Returns the reason why an image exceeds the budgets of registers and spills, keeps an array in memory instead of registers, or needs more
-// shared memory than a block has; empty if it keeps all limits. A number that the compiler did not report counts as exceeded.
+// Returns the reason why an image exceeds the budgets of registers and spills, keeps an array in memory instead of registers, needs more
+// shared memory than a block has, or has fewer loads than the request wants; empty if it keeps all limits. A number that the compiler did
+// not report counts as exceeded.
 std::string over_budget(const image& compiled, const kernel_request& wanted, const capabilities& on);
 
 // An image as the bundle and the cache store it, with a digest of its body.

@@ -47,18 +47,25 @@ struct line_memory : line_real<P, Injector> {
 
   using below::below;
 
-  __device__ __forceinline__ number read_complex(std::int64_t at) const {
-    return ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const number*>(a.in) + at);
+  template <reading For, class T>
+  static __device__ __forceinline__ T load_element(const T* from) {
+    return ballast::cuda::load_data<P.shared_source, P.sums(), For == reading::checksums>(from);
   }
+  template <reading For>
+  __device__ __forceinline__ number read_complex(std::int64_t at) const {
+    return load_element<For>(static_cast<const number*>(a.in) + at);
+  }
+  template <reading For>
   __device__ __forceinline__ number read_real(std::int64_t at) const {
-    return {ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const real*>(a.in) + at), real(0)};
+    return {load_element<For>(static_cast<const real*>(a.in) + at), real(0)};
   }
   // Reads an element of a Hermitian line: those beyond the half are conjugates of their mirror images. Ignores imaginary parts that must be
   // zero.
+  template <reading For>
   __device__ __forceinline__ number read_half(std::int64_t at, std::int64_t position) const {
     const bool mirrored = 2 * position > a.whole;
     const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
-    number z = read_complex(at + step * a.unit);
+    number z = read_complex<For>(at + step * a.unit);
     if (mirrored) z.im = -z.im;
     if (position == 0 || 2 * position == a.whole) z.im = real(0);
     return z;
@@ -76,13 +83,15 @@ struct line_memory : line_real<P, Injector> {
     }
     const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
     if constexpr (P.fallback) {
-      z = below::has(k_form_load_real) ? read_real(at) : below::has(k_form_load_half) ? read_half(at, position) : read_complex(at);
+      z = below::has(k_form_load_real)   ? read_real<For>(at)
+          : below::has(k_form_load_half) ? read_half<For>(at, position)
+                                         : read_complex<For>(at);
     } else if constexpr (P.load == load_form::real) {
-      z = read_real(at);
+      z = read_real<For>(at);
     } else if constexpr (P.load == load_form::half) {
-      z = read_half(at, position);
+      z = read_half<For>(at, position);
     } else {
-      z = read_complex(at);
+      z = read_complex<For>(at);
     }
     z = swapped(z);
     if constexpr (P.load_factor == factor_form::table) {
@@ -153,10 +162,11 @@ struct line_memory : line_real<P, Injector> {
     const int t = from_here.t;
     if constexpr (P.staged) {
       if (from_buffer) {
-        int at = line_of(false) * P.length + t + Q * P.threads;
-        if constexpr (For == reading::checksums) at = static_cast<int>(arch::opaque(static_cast<unsigned>(at)));
-        const number* const from = ahead().words() + at;
-        unrolled<r>([&](auto m) { body(m, this->swapped(from[decltype(m)::value * stride])); });
+        const number* const from = ahead().words() + (line_of(false) * P.length + t + Q * P.threads);
+        unrolled<r>([&](auto m) {
+          const number* const at = from + decltype(m)::value * stride;
+          body(m, this->swapped(For == reading::checksums ? arch::load_shared_itself(at) : *at));
+        });
         return;
       }
     }
@@ -165,9 +175,7 @@ struct line_memory : line_real<P, Injector> {
     if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
       const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
       const number* const from = static_cast<const number*>(a.in) + (base + j * element);
-      unrolled<r>([&](auto m) {
-        body(m, this->swapped(ballast::cuda::load_data<P.shared_source, P.sums()>(from + decltype(m)::value * stride * element)));
-      });
+      unrolled<r>([&](auto m) { body(m, this->swapped(load_element<For>(from + decltype(m)::value * stride * element))); });
     } else if constexpr (P.load == load_form::spectrum) {
       static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
       static_assert(P.check == check_form::none || k_verified, "only a verified line has a second reading, which covers this step");
@@ -177,8 +185,8 @@ struct line_memory : line_real<P, Injector> {
         constexpr int m = decltype(mi)::value;
         number turn = below::constant(root_of_unity(m, 2 * r));
         if constexpr (For == reading::checksums) turn = {arch::opaque(turn.re), arch::opaque(turn.im)};
-        number z = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (j + m * stride));
-        number image = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (P.length - j - m * stride));
+        number z = load_element<For>(from + (j + m * stride));
+        number image = load_element<For>(from + (P.length - j - m * stride));
         // Ignore imaginary parts that must be zero.
         if constexpr (m == 0) {
           if (j == 0) z.im = image.im = real(0);

@@ -47,6 +47,13 @@ struct line_sums : line_exchange<P, Injector> {
     // whose outputs alone are multiplied by a table spill with this delay, and do not spill without it.
     constexpr bool crowded = P.block() > 256 && P.block() * P.held() * P.scalar_bytes() * 2 > 65536 &&
                              (P.store_factor != factor_form::table || P.load_factor == factor_form::table);
+    // Half of the second one waits as well, and the next butterfly waits for all of it, where both readings leave too few registers: for
+    // two butterflies of 16 numbers at a constant distance, and for odd radices, which compute with as many registers as they have numbers.
+    // Other lines spill with this delay.
+    constexpr int registers = 65536 / ((P.block() + 31) / 32 * 32 * P.min_blocks);
+    constexpr bool large = P.butterflies(0) > 1 && r >= 16 && (P.source_unit || P.source_step != 0);
+    constexpr int computing = r % 2 != 0 ? r * P.scalar_bytes() / 2 : large ? 1 : -registers;
+    constexpr bool tight = !crowded && P.held() * P.scalar_bytes() + computing > registers;
     square = 0;
     const auto here = this->source();
     unrolled<P.butterflies(0)>([&](auto qi) {
@@ -62,7 +69,7 @@ struct line_sums : line_exchange<P, Injector> {
         } else {
           sum[m % 2] = multiply_add(this->constant(w.butterfly[m]), z, sum[m % 2]);
         }
-        if constexpr (crowded && m == r / 2) arch::finish_first(this->square < real(0));
+        if constexpr (((crowded || tight) && m == r / 2) || (tight && m == r - 1)) arch::finish_first(this->square < real(0));
       };
       if constexpr (P.reads_twice()) {
         if (this->has_elements(here, qi)) this->template each_element<reading::checksums>(here, qi, add);

@@ -86,6 +86,7 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.blocks = policy.fallback ? 0 : policy.min_blocks;
   made.cluster = policy.cluster;
   made.overlaps = true;
+  made.loads.streamed = policy.streamed_loads();
   // Strikes are calls, and a thread keeps its numbers in memory across a call. Other kernels have no room for that.
   made.spills = instrumented ? 4096 : 0;
   return made;

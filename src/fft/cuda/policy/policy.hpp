@@ -186,6 +186,12 @@ struct line_policy {
   BALLAST_HD constexpr bool encodes() const { return sums() && !ends(); }  // sums its inputs
   BALLAST_HD constexpr bool sums_outputs() const { return sums() && !begins(); }
   BALLAST_HD constexpr bool reads_twice() const { return verifies() || begins(); }  // as data and for the checksums
+  // Returns the instructions that load elements past L1, those of both readings by themselves; a third reading measures the norm of a line
+  // that failed. 0 if it reads once, or through other instructions.
+  BALLAST_HD constexpr int streamed_loads() const {
+    const int each = butterflies(0) * radix[0] * (load == load_form::spectrum ? 2 : 1);
+    return !reads_twice() || shared_source ? 0 : each * (verifies() ? 3 : 2);
+  }
   // Returns whether outputs are exchanged with their mirror images and multiplied before the store.
   BALLAST_HD constexpr bool mirrors() const { return store == store_form::spectrum; }
   BALLAST_HD constexpr bool multiplies_outputs() const { return store_factor != factor_form::none || mirrors(); }
