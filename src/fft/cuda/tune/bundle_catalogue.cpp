@@ -184,10 +184,13 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       line_policy formed = p;
       if (behind) formed.store_factor = factors;
       limit_registers(formed, device);
-      // No plan uses the entries of another architecture here. They must compile nevertheless, with a third fewer blocks, since code for
-      // this architecture may need more registers.
-      if (!tuning_table::active().find(request, device.major) && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;
-      made.add(kernel_for(formed, false));
+      // No plan uses the entries of another architecture here. They must compile nevertheless, with a third fewer blocks and a few spilled
+      // registers, since code for this architecture may need more of them.
+      const bool used = tuning_table::active().find(request, device.major).has_value();
+      if (!used && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;
+      ballast::cuda::kernel_request kernel = kernel_for(formed, false);
+      if (!used) kernel.spills = 16;
+      made.add(std::move(kernel));
     }
   }
   return made.take();
