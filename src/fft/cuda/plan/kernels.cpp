@@ -91,8 +91,8 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.overlaps = true;
   made.loads.streamed = policy.streamed_loads();
   // Strikes are calls, and a thread keeps its numbers in memory across a call. Other kernels have no room for that.
-  // Real lines spill a few addresses, however many registers they have.
-  made.spills = instrumented ? 4096 : policy.of_reals() ? 64 : 0;
+  // Real lines spill a few addresses, however many registers they have: most those of f64 with an odd number of threads.
+  made.spills = instrumented ? 4096 : policy.of_reals() ? 144 : 0;
   return made;
 }
 
