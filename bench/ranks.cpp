@@ -1,7 +1,7 @@
 // Times calls on the ranks of MPI beside FFTW-MPI and ScaLAPACK: mpirun -n 2 ballast-bench-ranks [REPEATS [WORD [cpu]]]; WORD: fft, qr,
 // qr-large or kmeans, only these problems; cpu: times of the processor, for one rank on a busy machine. Ranks that wait in MPI use the
-// processor, too, so those of several ranks mean nothing. Each rank has one thread. The variants of a problem take turns, so that a slow period of the machine
-// affects all equally; a time is that of the slowest rank, and the table has medians and ratios of medians.
+// processor, too, so those of several ranks mean nothing. Each rank has one thread. The variants of a problem take turns, so that a slow
+// period of the machine affects all equally; a time is that of the slowest rank, and the table has medians and ratios of medians.
 // Layer: benchmark program; the only one with these rivals.
 #include <algorithm>
 #include <array>

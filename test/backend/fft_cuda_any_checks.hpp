@@ -1,4 +1,4 @@
-// What every problem of fft_cuda_any_cases.hpp and of fft_cuda_reals_cases.hpp must hold on the emulator: accuracy, gaps, operands on the
+// The checks of each problem of fft_cuda_any_cases.hpp and of fft_cuda_reals_cases.hpp on the emulator: accuracy, gaps, operands on the
 // host and on the device, the caller's workspace, and faults of every model at every site. Layer: backend tests.
 #pragma once
 

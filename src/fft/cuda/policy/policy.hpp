@@ -120,8 +120,9 @@ struct line_policy {
   bool operator==(const line_policy&) const = default;
 
   BALLAST_HD constexpr bool of_reals() const { return reals != reals_form::none; }
-  // Whether reals are pairs of complex numbers, and the reals of a thread.
+  // Returns whether pairs of reals are the complex numbers of the line.
   BALLAST_HD constexpr bool real_pairs() const { return reals == reals_form::first || points == 2 * length; }
+  // Returns the number of reals that a thread holds.
   BALLAST_HD constexpr int reals_held() const { return (points + threads - 1) / threads; }
   // Distance between the lines of a tile in shared memory, in complex numbers. Lines in rows lie such that the threads of the lines of a
   // warp access different banks.

@@ -233,7 +233,7 @@ class real_to_real<T>::flight final : public run::pending {
   std::shared_ptr<const real_to_real> kept_;
   std::string why_;
   const std::vector<axis_steps>& steps_;
-  std::optional<ballast::cuda::device_call> work_;  // of axes in steps
+  std::optional<ballast::cuda::device_call> work_;  // there if axes have steps
   std::optional<ballast::cuda::workspace> memory_;  // if there are none
   core::vector<std::unique_ptr<open_runs>> parts_;  // those of all axes
 };
