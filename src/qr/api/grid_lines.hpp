@@ -94,9 +94,9 @@ class grid_sums {
   }
   // Adds the parts that came, that of place p in came[p], and the own one, in the order of the places.
   void add(std::vector<grid_reader>& came, int own_place) {
-    wire::bytes own = std::exchange(bytes_, {});
+    came[at(own_place)] = grid_reader(std::exchange(bytes_, {}));
     for (int p = 0; p < static_cast<int>(came.size()); ++p) {
-      wire::bytes part = p == own_place ? std::move(own) : came[at(p)].take();
+      wire::bytes part = came[at(p)].take();
       if (part.size() != k_head + at(wides_) * sizeof(wide) + at(count_) * sizeof(S))
         throw error("qr: sums on the grid have another size than expected");
       if (p == 0) {
