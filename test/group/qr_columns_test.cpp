@@ -137,7 +137,8 @@ TYPED_TEST(qr_columns, definitions_and_the_same_bits_for_any_number_of_ranks) {
       EXPECT_GT(found.checks, 0u);
       expect_definitions(A, B, found, what);
       if (ranks == 1) first = found;
-      EXPECT_TRUE(same(found, first)) << what;
+      EXPECT_TRUE(same(found.storage, first.storage) && found.tau == first.tau) << what;
+      EXPECT_TRUE(same(found.q, first.q)) << what;
     }
   }
 }
