@@ -1,9 +1,12 @@
 // K-Means on ranks over NCCL, a device of the emulator each: the bits of one device, faults of messages and of sums, and what is refused.
 // Layer: backend tests.
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -139,6 +142,37 @@ TEST_F(nccl_kmeans, names_a_lost_rank) {
     ADD_FAILURE() << "a call ended without a rank";
   } catch (const rank_lost_error& lost) {
     EXPECT_EQ(lost.ranks(), std::vector<int>{1});
+  }
+}
+
+// A callback of one rank throws in the middle of a fit: the others end at once, too, with an error that names it.
+TEST_F(nccl_kmeans, an_exception_of_one_rank_ends_all) {
+  for (const int at : {1, 3}) {
+    test::begin_fake_nccl();
+    std::atomic<int> named{0}, thrown{0};
+    const auto start = std::chrono::steady_clock::now();
+    (void)test::run_nccl_ranks(3, {.resend_after = 0.02, .patience = 30}, [&](int r, const group& own) {
+      const std::int64_t first = 1024 * r, count = r == 2 ? 652 : 1024;
+      call now;
+      now.on_progress = [&](const progress& seen) {
+        if (r == 1 && seen.done >= at) throw std::length_error("enough");
+      };
+      try {
+        (void)fit(data<float>{.points = row_major<const float>(points_.data() + first * k_features, count, k_features)}, k_clusters,
+                  wanted(), {.threads = 1, .group = own}, now);
+        ADD_FAILURE() << "rank " << r << " ended without rank 1";
+      } catch (const std::length_error&) {
+        EXPECT_EQ(r, 1);
+        ++thrown;
+      } catch (const error& other) {
+        EXPECT_NE(r, 1);
+        EXPECT_NE(std::string(other.what()).find("rank 1 of the group left the call"), std::string::npos) << other.what();
+        ++named;
+      }
+    });
+    EXPECT_EQ(thrown, 1);
+    EXPECT_EQ(named, 2);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
   }
 }
 
