@@ -42,18 +42,12 @@ __global__ void twice_kernel(const copy_argument of) {
     out[(2 * pair + 1) * blockDim.x] = other;
   };
   const auto put_global = [&](int pair, auto&& load, auto&& load_again) { put(pair, in + pair * blockDim.x, load, load_again); };
-  const auto plainly = [](const T* from) { return *from; };
-  const auto by_itself = [](const T* from) { return arch::load_itself(from); };
   put_global(
       0, [](const T* from) { return arch::load_streaming(from); }, [](const T* from) { return arch::load_streaming_again(from); });
   put_global(
       1, [](const T* from) { return arch::load_keep(from); }, [](const T* from) { return arch::load_keep_again(from); });
-  put_global(
-      2, [](const T* from) { return arch::load_table(from); }, by_itself);
-  put_global(3, plainly, by_itself);
-  put_global(4, by_itself, by_itself);
-  put_global(5, plainly, [](const T* from) { return from[arch::apart(0u)]; });
-  put(6, shared, plainly, [](const T* from) { return arch::load_shared_itself(from); });
+  put(
+      2, shared, [](const T* from) { return *from; }, [](const T* from) { return arch::load_shared_itself(from); });
 }
 
 // Copies through shared memory by cp.async: each thread stores the element of its neighbour. The elements of the last `missing` threads are

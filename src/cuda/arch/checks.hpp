@@ -15,7 +15,7 @@ struct copy_argument {
 };
 
 // twice_kernel: its pairs of loads, the last one of shared memory, which one load more fills.
-inline constexpr int k_twice = 7;
+inline constexpr int k_twice = 3;
 inline constexpr int k_twice_loads = 2 * (k_twice - 1) + 1;
 
 struct thread_argument {

@@ -204,31 +204,23 @@ __device__ __forceinline__ T load_table(const T* from) {
 #if BALLAST_DEVICE_CODE
 namespace detail {
 
-// NAME(from): a load that the compiler does not move, through OPERATION and an address in a register of kind LETTER.
-#define BALLAST_LOAD_WORDS(NAME, OPERATION, LETTER, ADDRESS)                                                               \
-  template <class T>                                                                                                       \
-  __device__ __forceinline__ T NAME(const T* from) {                                                                       \
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);                                                    \
-    words<sizeof(T) / 4> w;                                                                                                \
-    if constexpr (sizeof(T) == 4) {                                                                                        \
-      asm volatile(OPERATION ".b32 %0, [%1];" : "=r"(w.at[0]) : LETTER(ADDRESS(from)) : "memory");                         \
-    } else if constexpr (sizeof(T) == 8) {                                                                                 \
-      asm volatile(OPERATION ".v2.b32 {%0, %1}, [%2];" : "=r"(w.at[0]), "=r"(w.at[1]) : LETTER(ADDRESS(from)) : "memory"); \
-    } else {                                                                                                               \
-      asm volatile(OPERATION ".v4.b32 {%0, %1, %2, %3}, [%4];"                                                             \
-                   : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])                                            \
-                   : LETTER(ADDRESS(from))                                                                                 \
-                   : "memory");                                                                                            \
-    }                                                                                                                      \
-    return from_words<T>(w);                                                                                               \
+// Loads through all caches. The compiler does not move or merge the load; an assembler merges it with others of its kind.
+template <class T>
+__device__ __forceinline__ T load_here(const T* from) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  words<sizeof(T) / 4> w;
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(w.at[0]) : "l"(from) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(w.at[0]), "=r"(w.at[1]) : "l"(from) : "memory");
+  } else {
+    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
+                 : "l"(from)
+                 : "memory");
   }
-
-// Through all caches. Assemblers merge load_here with other loads of the address, the other two with none: relaxed loads of a block go
-// through L1 like others.
-BALLAST_LOAD_WORDS(load_here, "ld.global", "l", )
-BALLAST_LOAD_WORDS(load_itself, "ld.relaxed.cta.global", "l", )
-BALLAST_LOAD_WORDS(load_shared_itself, "ld.volatile.shared", "r", shared_address)
-#undef BALLAST_LOAD_WORDS
+  return from_words<T>(w);
+}
 
 }  // namespace detail
 #endif
@@ -245,20 +237,34 @@ __device__ __forceinline__ T load_table_late(const T* from) {
 #endif
 }
 
-// Load an element of global or of shared memory by an instruction of its own, instead of reusing a register that already holds it.
+// Loads an element again by an instruction of its own, from the caches, instead of reusing the register that already holds it.
 template <class T>
 __device__ __forceinline__ T load_itself(const T* from) {
 #if BALLAST_DEVICE_CODE
-  return detail::load_itself(from);
+  return detail::load_here(from);
 #else
   simt::require_aligned(from, sizeof(T));
   return simt::loaded(*from);
 #endif
 }
+
+// Loads an element of shared memory by an instruction of its own, which no assembler merges with another one.
 template <class T>
 __device__ __forceinline__ T load_shared_itself(const T* from) {
 #if BALLAST_DEVICE_CODE
-  return detail::load_shared_itself(from);
+  detail::words<sizeof(T) / 4> w;
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.volatile.shared.b32 %0, [%1];" : "=r"(w.at[0]) : "r"(shared_address(from)) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.volatile.shared.v2.b32 {%0, %1}, [%2];" : "=r"(w.at[0]), "=r"(w.at[1]) : "r"(shared_address(from)) : "memory");
+  } else {
+    asm volatile("ld.volatile.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
+                 : "r"(shared_address(from))
+                 : "memory");
+  }
+  return detail::from_words<T>(w);
 #else
   simt::require_aligned(from, sizeof(T));
   return *from;

@@ -21,8 +21,7 @@ __device__ __forceinline__ int warp() {
   return static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32);
 }
 
-// Returns the same value. The compiler cannot see that it is the same, so it does not precompute expressions that depend on it. An
-// assembler sees it, and merges computations with the value and with the original: `apart` keeps those apart.
+// Returns the same value. The compiler cannot see that it is the same, so it does not precompute expressions that depend on it.
 __device__ __forceinline__ unsigned opaque(unsigned value) {
 #if BALLAST_DEVICE_CODE
   asm volatile("" : "+r"(value));
@@ -49,56 +48,13 @@ __device__ __forceinline__ double opaque(double value) {
   return value;
 }
 
-// Return a copy in registers of its own. Neither the compiler nor the assembler, which sees through `opaque`, can know that it is a copy,
-// so what is computed from it is computed by instructions of its own. Only for one-dimensional launches: they use that blockIdx.y is 0.
-__device__ __forceinline__ unsigned apart(unsigned value) {
+// Returns a copy in registers of its own. The compiler cannot see that it is a copy, so it keeps both. Only for one-dimensional launches:
+// it uses that blockIdx.y is 0.
+__device__ __forceinline__ double apart(double value) {
 #if BALLAST_DEVICE_CODE
   unsigned zero;
   asm("mov.u32 %0, %%ctaid.y;" : "=r"(zero));
-  return value ^ zero;
-#else
-  return value;
-#endif
-}
-__device__ __forceinline__ float apart(float value) {
-#if BALLAST_DEVICE_CODE
-  return __uint_as_float(apart(__float_as_uint(value)));
-#else
-  return value;
-#endif
-}
-__device__ __forceinline__ double apart(double value) {
-#if BALLAST_DEVICE_CODE
-  return __hiloint2double(static_cast<int>(apart(static_cast<unsigned>(__double2hiint(value)))),
-                          static_cast<int>(apart(static_cast<unsigned>(__double2loint(value)))));
-#else
-  return value;
-#endif
-}
-
-// Return the same value. Unlike `apart`, each call returns another copy, in registers of its own: for what one function computes in two
-// calls. They read a clock, which takes longer.
-__device__ __forceinline__ std::int64_t anew(std::int64_t value) {
-#if BALLAST_DEVICE_CODE
-  std::int64_t cycles;
-  asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
-  return value ^
-         static_cast<std::int64_t>(static_cast<std::uint64_t>(cycles) >> 63);  // a clock of 2^63 cycles would be a hundred years old
-#else
-  return value;
-#endif
-}
-__device__ __forceinline__ int anew(int value) { return static_cast<int>(anew(std::int64_t{value})); }
-__device__ __forceinline__ float anew(float value) {
-#if BALLAST_DEVICE_CODE
-  return __int_as_float(anew(__float_as_int(value)));
-#else
-  return value;
-#endif
-}
-__device__ __forceinline__ double anew(double value) {
-#if BALLAST_DEVICE_CODE
-  return __longlong_as_double(anew(std::int64_t{__double_as_longlong(value)}));
+  return __hiloint2double(__double2hiint(value) ^ static_cast<int>(zero), __double2loint(value) ^ static_cast<int>(zero));
 #else
   return value;
 #endif

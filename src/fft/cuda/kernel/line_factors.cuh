@@ -50,10 +50,7 @@ struct line_factors : line_position<P, Injector> {
     if constexpr (P.check != check_form::none) {
       const number v = twin();
       const number twice = z * v;
-      if (!same_bits(once, twice)) {
-        const auto copy = [](const number& of) { return number{arch::anew(of.re), arch::anew(of.im)}; };
-        return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, copy(z) * copy(v));
-      }
+      if (!same_bits(once, twice)) return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
     }
     return once;
   }

@@ -94,12 +94,12 @@ __global__ void __launch_bounds__(k_map_threads) map_kernel(const __grid_constan
     *place(own) = once();
     return;
   }
-  const auto find_again = [&](auto&& copy) { return find(std::int64_t{copy(blockIdx.x)}, std::int64_t{copy(threadIdx.x)}); };
+  const auto find_again = [&] { return find(arch::opaque(std::int64_t{blockIdx.x}), arch::opaque(std::int64_t{threadIdx.x})); };
   abft::attempts state(a.repairs);
   abft::outcome how = abft::outcome::open;
   while (how == abft::outcome::open) {
-    own = find_again([](unsigned number) { return arch::opaque(number); });
-    const element other = find_again([](unsigned number) { return arch::apart(number); });
+    own = find_again();
+    const element other = find_again();
     const real value = once();
     real twin = map_value<P, real, const volatile real, const volatile std::uint32_t>(a, 1, a.first_line + other.line, other.row,
                                                                                       again(a.check_scale), [](real*) {});

@@ -310,7 +310,7 @@ struct pass_scores {
   // f32: finds the largest score of the lane's columns (with own errors, the largest lower end); if groups follow, by a second chain, too.
   __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
                                                float (&largest)[k_groups], float (&twins)[k_groups]) const {
-    const float again[k_groups] = {arch::apart(of.slope[0]), arch::apart(of.slope[1])};
+    const float again[k_groups] = {arch::opaque(of.slope[0]), arch::opaque(of.slope[1])};
     each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
       const auto end = [&](float slope) { return k_own_errors ? fma(-slope, norm, score) : score; };
       const bool first = i == 0 && v == 0;
@@ -318,7 +318,7 @@ struct pass_scores {
       largest[q] = first ? one : fmaxf(largest[q], one);
       if constexpr (k_follows) {
         const float other = end(again[q]);
-        twins[q] = first ? arch::apart(other) : fmaxf(twins[q], other);
+        twins[q] = first ? arch::opaque(other) : fmaxf(twins[q], other);
       }
     });
   }
@@ -581,7 +581,7 @@ struct pass_scores {
     const bool judges = t % 2 == 1;
     const bool projects = !judges || passes(projection - row_stats.projection, fma(limits.projection_slope, row_stats.norm, T(1e-37)));
     if (!__all_sync(0xffffffffu, word == T(1) && projects)) {
-      const T limit = fma(limits.row_slope, arch::apart(row_stats.norm), limits.row_offset);
+      const T limit = fma(limits.row_slope, arch::opaque(row_stats.norm), limits.row_offset);
       // A comparison that comes out otherwise when it is made again was struck.
       const bool doubts = word != T(1) && !passes(residual, limit) && passes(residual, limits.excess * limit);
       // All lanes take part in each vote.

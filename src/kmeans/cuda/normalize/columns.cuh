@@ -62,9 +62,9 @@ struct ranges_work {
     to.sum = __fma_rn(static_cast<double>(x), 0x1p-64, to.sum);
     constexpr int mantissa = std::numeric_limits<T>::digits;
     to.exponents += static_cast<std::int64_t>((ballast::cuda::bits(x) << 1) >> mantissa);
-    to.below += static_cast<std::int64_t>((~ballast::cuda::bits(arch::apart(x)) << 1) >> mantissa);
+    to.below += static_cast<std::int64_t>((~ballast::cuda::bits(arch::opaque(x)) << 1) >> mantissa);
     to.others += x != 0 ? 1 : 0;
-    to.zeros += arch::apart(x) == 0 ? 1 : 0;
+    to.zeros += arch::opaque(x) == 0 ? 1 : 0;
   }
   static __device__ void add(sums& to, const sums& more) {
     to.low = more.low < to.low ? more.low : to.low;

@@ -21,7 +21,7 @@ __device__ __forceinline__ std::int64_t item_of() {
 
 // Returns the same number. The compiler computes anew in each attempt what follows from it: a limit that was struck once would fail them
 // all.
-__device__ __forceinline__ int again_of(int number) { return arch::anew(number); }
+__device__ __forceinline__ int again_of(int number) { return static_cast<int>(arch::opaque(static_cast<unsigned>(number))); }
 
 // A = QR in LAPACK's storage. One team for each matrix.
 template <class S, batch_policy P, class Injector>

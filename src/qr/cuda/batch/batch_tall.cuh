@@ -312,7 +312,8 @@ __global__ void __launch_bounds__(P.threads, P.resident)
         team.subtract_weighted(a.m, verified, [](int, int) { return true; });
         team.leave_hashes(verified, team.hash_tile());
         if (team.thread() == 0) {
-          abft::finding now = team.judge(thresholds::residual<S>(1, arch::anew(a.m), columns), false, a.repeats);
+          abft::finding now =
+              team.judge(thresholds::residual<S>(1, static_cast<int>(arch::opaque(static_cast<unsigned>(a.m))), columns), false, a.repeats);
           compare_hash(team.hash_at(0), team.hash_at(1), now);
           own.how = static_cast<int>(batch_verdict<launch>{given, item, items}.settle(own.state, now, *a.events, matrix, 2));
         }

@@ -299,8 +299,8 @@ struct batch_tile {
     const auto turn = [scaled, shift](real* component, bool negated) {
       const real stored = ballast::cuda::loaded_twice(*component);
       ballast::cuda::store_compared(component, [&] {
-        const binary_scale back(scaled ? -arch::anew(shift) : 0);
-        const auto value = static_cast<real>(back(static_cast<double>(arch::anew(stored))));
+        const binary_scale back(scaled ? -static_cast<int>(arch::opaque(static_cast<unsigned>(shift))) : 0);
+        const auto value = static_cast<real>(back(static_cast<double>(arch::opaque(stored))));
         return negated ? -value : value;
       });
     };

@@ -258,7 +258,7 @@ struct tall_tile {
  private:
   // x · 2^−shift, or x unless `scaled`; loaded and computed anew in each call, the choice of the factor included.
   static __device__ __forceinline__ S in_unit(const volatile S& x, bool scaled, int shift) {
-    const binary_scale back(scaled ? -arch::anew(shift) : 0);
+    const binary_scale back(scaled ? -static_cast<int>(arch::opaque(static_cast<unsigned>(shift))) : 0);
     return static_cast<S>(back(static_cast<double>(x)));
   }
 };

@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__
   if (i >= a.count) return;
   const std::uint64_t stream = a.stream + static_cast<std::uint64_t>(q);
   const auto draw = [&] {
-    const auto number = static_cast<std::uint64_t>(arch::anew(i));
+    const auto number = static_cast<std::uint64_t>(arch::opaque(i));
     return a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
   };
   // All computations of a call use the same weights: after a fault in one, each recomputation would fail like the first.
