@@ -360,6 +360,96 @@ TYPED_TEST(fft_protection, a_sealed_tile_may_not_change_before_it_is_loaded_agai
   }
 }
 
+// A store returns the parity of the verified numbers, unless one of them has changed since.
+TYPED_TEST(fft_protection, what_is_stored_is_what_was_verified) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  const std::int64_t lanes = kernel.lanes, row = 2 * lanes;
+  for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{7}, lanes, 2 * lanes + 3, std::int64_t{50}}) {
+    core::aligned_buffer<T> tile(rows * row);
+    const auto noise = test::noise<T>(rows * row, 6);
+    std::copy(noise.begin(), noise.end(), tile.data());
+    std::vector<T> out(noise.size()), weights(static_cast<std::size_t>(2 * rows), T(1));
+    cpu::lane_sums sums;
+    cpu::output_sum<T> of;
+    of.weights = weights.data();
+    of.sums = &sums;
+    kernel.sum_outputs(tile.data(), rows, of);
+    const std::uint64_t verified = cpu::parity_of<T>(sums);
+    const auto by_rows = [&] { return kernel.store_rows(tile.data(), 2 * rows, kernel.lanes, out.data(), 2 * rows, false); };
+    const auto by_columns = [&] { return kernel.store_columns(tile.data(), rows, kernel.lanes, out.data(), row, false); };
+    EXPECT_EQ(by_rows(), verified) << rows;
+    EXPECT_EQ(by_columns(), verified) << rows;
+    for (std::int64_t i = 0; i < rows * row; ++i) {
+      const T kept = tile[i];
+      tile[i] = std::nextafter(kept, T(9));
+      ASSERT_NE(by_rows(), verified) << rows << " " << i;
+      ASSERT_NE(by_columns(), verified) << rows << " " << i;
+      tile[i] = kept;
+    }
+    // A load returns the parity of the numbers that it encodes.
+    const std::vector<T> in_weights(static_cast<std::size_t>(4 * rows), T(1));
+    for (const int used : {1, kernel.lanes}) {
+      const cpu::encoder<T> encode{in_weights.data(), false, &sums};
+      const std::uint64_t of_rows = kernel.load_rows(noise.data(), 2 * rows, used, 2 * rows, tile.data(), encode);
+      EXPECT_EQ(of_rows, cpu::parity_of<T>(sums)) << rows << " " << used;
+      const std::uint64_t of_columns = kernel.load_columns(noise.data(), row, used, rows, tile.data(), encode);
+      EXPECT_EQ(of_columns, cpu::parity_of<T>(sums)) << rows << " " << used;
+      EXPECT_EQ(kernel.join_rows(tile.data(), rows), cpu::parity_of<T>(sums));
+    }
+    std::copy(noise.begin(), noise.end(), tile.data());
+  }
+}
+
+// So it is however a tile is loaded and stored: in part, with strides, real parts only, half of a spectrum.
+TYPED_TEST(fft_protection, every_load_and_store_has_a_parity) {
+  using T = TypeParam;
+  using cpu::access;
+  constexpr std::int64_t n = 20;
+  const auto& kernel = kernels<T>();
+  const int lanes = kernel.lanes;
+  const auto noise = test::noise<T>(8 * n * lanes, 7);
+  const line<T> whole(form::complex, n, 1, true), half(form::real_inverse, 2 * n, 1, true);
+  const std::int64_t row = 2 * lanes;
+  for (const access how : {access::rows, access::columns, access::complex, access::scalars, access::real, access::hermitian}) {
+    for (const int used : {1, lanes - 1, lanes}) {
+      if (used == 0) continue;
+      const std::string which = std::to_string(static_cast<int>(how)) + " " + std::to_string(used);
+      const bool by_columns = how == access::columns;
+      cpu::tile_job<T> job;
+      job.used = used;
+      job.from = {.how = how, .base = noise.data(), .lane = by_columns ? 2 : 4 * n, .element = by_columns ? row : 2, .length = n};
+      for (const line<T>* by : {&whole, &half}) {
+        if (by == &half && how == access::real) continue;
+        job.transform = by;
+        core::aligned_buffer<T> tile(by->rows_scratch() * row);
+        cpu::lane_sums sums;
+        ASSERT_EQ(cpu::load_tile(job, tile.data(), &sums), 0) << which;
+        for (int l = 0; l < used; ++l) EXPECT_FALSE(std::isnan(sums.high[0][l])) << which;
+      }
+      if (how == access::hermitian) continue;
+      job.transform = &whole;
+      for (const std::int64_t stored : {n, n / 2 + 1}) {
+        job.rows_stored = stored;
+        std::vector<T> out(noise.size());
+        job.to = {.how = how, .base = out.data(), .lane = job.from.lane, .element = job.from.element};
+        core::aligned_buffer<T> tile(n * row);
+        std::copy_n(noise.begin(), n * row, tile.data());
+        const std::uint64_t verified = kernel.join_rows(tile.data(), n);
+        const auto seen = cpu::store_tile<T>(job, tile.data(), nullptr);
+        ASSERT_TRUE(seen.has_value()) << which;
+        EXPECT_EQ(*seen, verified) << which;
+        for (std::int64_t i = 0; i < stored * row; ++i) {
+          const T kept = tile[i];
+          tile[i] = -kept;
+          ASSERT_NE(cpu::store_tile<T>(job, tile.data(), nullptr), verified) << which << " " << i;
+          tile[i] = kept;
+        }
+      }
+    }
+  }
+}
+
 // ---- Tables and factors ----
 
 // One tile of lines of 32 points through a worker, with factors between passes.
