@@ -93,7 +93,7 @@ campaign:
 bench:
 	scripts/install-dependencies bench
 	scripts/rivals-environment
-	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DBALLAST_BUILD_TESTS=OFF
+	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUNDLE=small
 	cmake --build build/bench
 	scripts/benchmark-cpu $(if $(PAGE),--only $(PAGE)) build/bench/bin docs/benchmarks
 

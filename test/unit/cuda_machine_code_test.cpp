@@ -35,10 +35,12 @@ TEST(cuda_machine_code, has_the_loads_of_both_readings) {
       using arch::checks::k_twice_loads;
       EXPECT_EQ(verdict(0, {k_twice_loads, 2, 2}), "");
       EXPECT_EQ(verdict(0, {k_twice_loads + 1, 3, 3}),
-                "5 loads from global memory of 6: some are merged, 2 loads past L1 of 3: some are merged, 2 loads from shared memory of 3: "
+                "5 loads from global memory of 6: some are merged, 2 loads evicted from L1 first of 3: some are merged, 2 loads from "
+                "shared memory of 3: "
                 "some are merged");
       EXPECT_EQ(verdict(1, {k_twice_loads, 2, 2}),
-                "3 loads from global memory of 5: some are merged, 1 loads past L1 of 2: some are merged, 1 loads from shared memory of 2: "
+                "3 loads from global memory of 5: some are merged, 1 loads evicted from L1 first of 2: some are merged, 1 loads from "
+                "shared memory of 2: "
                 "some are merged");
     }
   }

@@ -26,8 +26,8 @@ __global__ void hinted_copy_kernel(const copy_argument of) {
 
 // Loads each element twice and stores both: out[2 p], out[2 p + 1] = in[p], in units of blockDim.x elements, for each two kinds of load
 // that an assembler does not merge. A block has 2 k_twice units. Its machine code has k_twice_loads loads from global memory, two of them
-// past L1, and two from shared memory. Broken: the second loads are of the same kind as the first, so that they are merged. Shared memory:
-// blockDim.x elements.
+// evicted from L1 first, and two from shared memory. Broken: the second loads are of the same kind as the first, so that they are merged.
+// Shared memory: blockDim.x elements.
 template <class T, int Broken>
 __global__ void twice_kernel(const copy_argument of) {
   const std::int64_t first = std::int64_t{blockIdx.x} * 2 * k_twice * blockDim.x + threadIdx.x;

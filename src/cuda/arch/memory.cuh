@@ -1,6 +1,6 @@
 // Loads and stores of global memory with cache hints. T: any trivially copyable type of 4, 8 or 16 bytes, aligned to its size.
 // Layer: foundation, device.
-//   streaming  for data that is used once: not cached in L1, evicted from L2 first
+//   streaming  for data that is used once, or twice at once: evicted from L1 and L2 first; stored past L1
 //   keep       for data that other threads read soon, also in the same launch: coherent (not through L1), evicted from L2 last
 // An assembler (ptxas) merges two loads of one kind from one address, volatile asm statements or not, unless a barrier or a branch is
 // between them. A number that is loaded twice, so that a check does not share its register, is loaded by two kinds: …_again are the second
@@ -106,8 +106,8 @@ __device__ __forceinline__ std::uint64_t evict_last() {
   KIND(NAME, OPERATION, POLICY, float, "f32", "f" __VA_OPT__(, ) __VA_ARGS__)         \
   KIND(NAME, OPERATION, POLICY, double, "f64", "d" __VA_OPT__(, ) __VA_ARGS__)
 
-BALLAST_EACH_TYPE(BALLAST_LOAD, load_streaming, "ld.global.nc.L1::no_allocate.L2::cache_hint", evict_first)
-BALLAST_EACH_TYPE(BALLAST_LOAD, load_streaming_again, "ld.global.L1::no_allocate.L2::cache_hint", evict_first)
+BALLAST_EACH_TYPE(BALLAST_LOAD, load_streaming, "ld.global.nc.L1::evict_first.L2::cache_hint", evict_first)
+BALLAST_EACH_TYPE(BALLAST_LOAD, load_streaming_again, "ld.relaxed.cta.global.L1::evict_first.L2::cache_hint", evict_first)
 BALLAST_EACH_TYPE(BALLAST_LOAD, load_keep, "ld.global.cg.L2::cache_hint", evict_last, "memory")
 BALLAST_EACH_TYPE(BALLAST_LOAD, load_keep_again, "ld.relaxed.gpu.global.L2::cache_hint", evict_last, "memory")
 BALLAST_EACH_TYPE(BALLAST_STORE, store_streaming, "st.global.L1::no_allocate.L2::cache_hint", evict_first)
@@ -132,7 +132,7 @@ __device__ __forceinline__ T load_streaming(const T* from) {
 #endif
 }
 
-// Loads what load_streaming has loaded, through the coherent path.
+// Loads what load_streaming has loaded, often from L1, through the coherent path.
 template <class T>
 __device__ __forceinline__ T load_streaming_again(const T* from) {
 #if BALLAST_DEVICE_CODE

@@ -33,7 +33,7 @@ struct capabilities {
 // check has registers of its own: the build-time check fails if the assembler has merged them. 0: any number.
 struct least_loads {
   int global = 0;
-  int streamed = 0;  // past L1
+  int streamed = 0;  // evicted from L1 first
   int shared = 0;
 
   bool operator==(const least_loads&) const = default;

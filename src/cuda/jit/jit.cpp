@@ -124,7 +124,7 @@ std::string over_budget(const image& made, const kernel_request& wanted, const c
     };
     if (!counts) reasons.emplace_back("no machine code to count loads in");
     expect(&load_counts::global, least.global, "from global memory");
-    expect(&load_counts::streamed, least.streamed, "past L1");
+    expect(&load_counts::streamed, least.streamed, "evicted from L1 first");
     expect(&load_counts::shared, least.shared, "from shared memory");
   }
   return core::join(reasons, ", ");

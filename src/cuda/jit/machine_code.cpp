@@ -56,12 +56,12 @@ std::optional<load_counts> count_loads(std::string_view code, std::string_view n
   constexpr std::uint64_t operation = 0x1ff, k_load_global = 0x181, k_load_shared = 0x184;
   // Bits 84 to 86: what L1 does with the line.
   constexpr int eviction = 20;
-  constexpr std::uint64_t k_no_allocate = 5;
+  constexpr std::uint64_t k_evict_first = 0;  // 1: no hint
   load_counts made;
   for (std::uint64_t at = 0; const auto each = object_at<instruction>(*text, at); at += sizeof(instruction)) {
     if ((each->low & operation) == k_load_global) {
       ++made.global;
-      if ((each->high >> eviction & 7) == k_no_allocate) ++made.streamed;
+      if ((each->high >> eviction & 7) == k_evict_first) ++made.streamed;
     }
     if ((each->low & operation) == k_load_shared) ++made.shared;
   }

@@ -12,7 +12,7 @@ namespace ballast::cuda {
 // The numbers of instructions, not of executions.
 struct load_counts {
   int global = 0;    // from global memory, all kinds
-  int streamed = 0;  // from global memory past L1 (L1::no_allocate)
+  int streamed = 0;  // from global memory, evicted from L1 first (L1::evict_first)
   int shared = 0;    // from shared memory
 
   bool operator==(const load_counts&) const = default;

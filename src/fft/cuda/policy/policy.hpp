@@ -212,7 +212,7 @@ struct line_policy {
   BALLAST_HD constexpr bool encodes() const { return sums() && !ends(); }  // sums its inputs
   BALLAST_HD constexpr bool sums_outputs() const { return sums() && !begins(); }
   BALLAST_HD constexpr bool reads_twice() const { return verifies() || begins(); }  // as data and for the checksums
-  // Returns the instructions that load elements past L1, those of both readings by themselves; a third reading measures the norm of a line
+  // Returns the instructions that stream elements, those of both readings by themselves; a third reading measures the norm of a line
   // that failed. 0 if it reads once, or through other instructions.
   BALLAST_HD constexpr int streamed_loads() const {
     const int each = of_reals() ? reals_held() : butterflies(0) * radix[0] * (load == load_form::spectrum ? 2 : 1);
