@@ -30,6 +30,7 @@ constexpr shape k_shapes[] = {{1, 2, both, true, false, true},
                               {6, 5, both, true, true},
                               {6, 5, f32, true, true, true},
                               {300, 9, f32, true},
+                              {6, 8, f32, true},
                               {6, 150, f32, true, true}};
 
 template <class T>
@@ -39,8 +40,13 @@ void print_all() {
     for (const bool instrumented : {false, true})
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented)) print(each);
   }
-  for (const bool instrumented : {false, true})
+  for (const bool instrumented : {false, true}) {
     for (const ballast::cuda::kernel_request& each : kernel_names<T>::serving(instrumented)) print(each);
+    // Points in half precision.
+    if (sizeof(T) == 8) continue;
+    for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(1, instrumented, true)) print(each);
+    for (const ballast::cuda::kernel_request& each : kernel_names<T>::serving(instrumented, true)) print(each);
+  }
   for (const ballast::cuda::kernel_request& each : kernel_names<T>::candidates(false)) print(each);
   for (const shape& each : k_shapes) {
     if ((each.precisions & (sizeof(T) == 4 ? f32 : f64)) == 0) continue;

@@ -78,7 +78,7 @@ TEST(cuda_kmeans_serving, all_other_kernels_are_in_the_bundle) {
     }
     add(kernel_names<float>::candidates(false));
     add(kernel_names<double>::candidates(false));
-    add(kernel_names<float>::serving(false));
+    for (const bool half : {false, true}) add(kernel_names<float>::serving(false, half));
     for (const char* token : {"kmeans_f32_m1797_n64_k10_b12", "kmeans_f64_m500_n8_k20_b9"}) {
       for (const bool enqueued : {false, true}) add({batch_request(parse_token(token), on, false, enqueued)});
     }
