@@ -30,7 +30,6 @@ constexpr shape k_shapes[] = {{1, 2, both, true, false, true},
                               {6, 5, both, true, true},
                               {6, 5, f32, true, true, true},
                               {300, 9, f32, true},
-                              {6, 8, f32, true},
                               {6, 150, f32, true, true}};
 
 template <class T>
