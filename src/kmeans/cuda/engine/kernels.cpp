@@ -308,7 +308,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   pass_problem with_sums = what;
   with_sums.sums = true;
   const pass_policy chosen = choose_pass(with_sums, on);
-  for (ballast::cuda::kernel_request& each : pass_kernel_requests(with_sums, chosen, instrumented)) made.push_back(std::move(each));
+  for (ballast::cuda::kernel_request& each : pass_kernel_requests(with_sums, chosen, on, instrumented)) made.push_back(std::move(each));
   made.push_back(join_offer_request(instrumented));
   made.push_back(join_add_request(instrumented));
   allow_lines(made);
@@ -375,7 +375,7 @@ class kernel_set {
     }
   }
   void add_passes(const pass_problem& what, const pass_policy& with_sums) {
-    for (ballast::cuda::kernel_request& each : pass_kernel_requests(what, with_sums, false)) add_once({std::move(each)});
+    for (ballast::cuda::kernel_request& each : pass_kernel_requests(what, with_sums, on_, false)) add_once({std::move(each)});
   }
   // The kernels of points in compressed rows.
   void add_sparse() {

@@ -92,11 +92,14 @@ void lloyd<T>::load_kernels() {
         what_.policy ? serving_pass{*what_.policy, false} : serve_pass(*device_, problem_, what_.all, instrumented);
     made.policy = serving.policy;
     made.general = serving.general;
-    const auto loaded = device_->load_all(pass_kernel_requests(problem_, made.policy, instrumented));
+    made.first_policy = what_.policy ? what_.first_policy : first_pass(problem_, made.policy, device_->about());
+    const auto loaded = device_->load_all(pass_kernel_requests(problem_, made.policy, made.first_policy, instrumented));
     made.with_sums = loaded[0];
     made.labels_only = loaded[1];
     made.update = loaded[2];
+    if (made.first_policy) made.first = loaded[3];
     for (int i = 0; i < 2; ++i) made.resident[i] = device_->resident_blocks(*loaded[static_cast<std::size_t>(i)]);
+    if (made.first_policy) made.resident[2] = device_->resident_blocks(*made.first);
     return made;
   };
   const pass_kernels found = what_.kept != nullptr && !what_.policy
@@ -106,7 +109,11 @@ void lloyd<T>::load_kernels() {
   with_sums_ = {found.with_sums, found.policy, found.resident[0]};
   labels_only_ = {found.labels_only, found.policy, found.resident[1]};
   labels_only_.policy.sums = sum_memory::none;
-  for (kernels* each : {&with_sums_, &labels_only_}) {
+  // Each block adds its sums to those of all: that must be little beside the rows.
+  constexpr std::int64_t k_least_rows = 4;  // of a block for each cluster
+  if (found.first != nullptr && (what_.first_policy || points.m >= k_least_rows * found.resident[2] * what_.k))
+    first_ = {found.first, *found.first_policy, found.resident[2]};
+  for (kernels* each : {&with_sums_, &labels_only_, &first_}) {
     const std::int64_t rows = pass_rows_of_block(each->policy);
     each->blocks = std::clamp<std::int64_t>(each->blocks, 1, (points.m + rows - 1) / rows);
   }
@@ -189,7 +196,7 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   a.events = call_.events();
   a.state = on_device ? at<loop_state>(offsets_.state) : nullptr;
   a.repeats = what_.repeats;
-  const kernels& with = with_sums ? with_sums_ : labels_only_;
+  const kernels& with = !with_sums ? labels_only_ : a.fresh && first_.pass != nullptr ? first_ : with_sums_;
   const auto launch = [&](std::int64_t first, const normalized_points<T>& points) -> void {
     a.points = points;
     a.labels = labels() + first;

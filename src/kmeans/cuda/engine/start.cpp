@@ -31,8 +31,8 @@ requests first_kernels(const problem& size, const options& wanted, bool protect,
     made.push_back(kernel_names<T>::serve(size.features, size.clusters, half, false));
   }
   const pass_problem pass{f64, size.features, size.clusters, words, false, protect, true};
-  for (ballast::cuda::kernel_request& each : pass_kernel_requests(pass, serve_pass(on, pass, size.points, false).policy, false))
-    made.push_back(std::move(each));
+  const pass_policy policy = serve_pass(on, pass, size.points, false).policy;
+  for (ballast::cuda::kernel_request& each : pass_kernel_requests(pass, policy, on.about(), false)) made.push_back(std::move(each));
   return made;
 }
 
