@@ -1,5 +1,5 @@
-// Implements parallel_for with threads of its own, for builds without oneTBB (BALLAST_GPU_CHECK): host code between kernels runs there on as
-// many threads as in the library that users have.
+// Implements parallel_for with threads of its own, for builds without oneTBB (BALLAST_GPU_CHECK): host code between kernels runs there on
+// as many threads as in the library that users have.
 #include <algorithm>
 #include <cstdint>
 #include <limits>

@@ -150,14 +150,13 @@ TEST(kmeans_serve, half_precision) {
       for (const stored as : {stored::f16, stored::bf16}) {
         SCOPED_TRACE(std::string(kind.name) + ": " + name_of(as) + " " + std::to_string(m) + " × " + std::to_string(n));
         const stored_points points(as, kind.make(m, n, k));
-        const request<T> wanted{
-            .clusters = k, .init = init::given, .centroids = points.wide.rows(std::min(k, m)), .max_iter = 1, .tol = 0};
+        const request<T> wanted{.clusters = k, .init = init::given, .centroids = points.wide.rows(std::min(k, m)), .max_iter = 1, .tol = 0};
         const model<T> expected = fit(points.wide.view(), wanted, how(protection::correct));
         for (const protection level : {protection::correct, protection::off}) {
           if (level == protection::off && k > 20) continue;
           prediction found;
-          const auto [served, prepared] = counted.launches("serve_kernel", "row_stats_kernel",
-                                                           [&] { found = points.labelled(expected.centroids.view(), how(level)); });
+          const auto [served, prepared] =
+              counted.launches("serve_kernel", "row_stats_kernel", [&] { found = points.labelled(expected.centroids.view(), how(level)); });
           EXPECT_EQ(served, 1);
           EXPECT_EQ(prepared, 0);
           EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
@@ -169,11 +168,11 @@ TEST(kmeans_serve, half_precision) {
   }
 }
 
-// Centroids at the corners of a cube of three features, in an order of their own, and points between two, four and eight of them, or almost.
-// All numbers and their distances are exact, so the label is the lowest index among the nearest.
+// Centroids at the corners of a cube of three features, in an order of their own, and points between two, four and eight of them, or
+// almost. All numbers and their distances are exact, so the label is the lowest index among the nearest.
 struct cube {
   static constexpr std::int64_t k_features = 6, k_corners = 8;
-  data_set<T> centroids{k_corners, k_features, std::vector<T>(static_cast<std::size_t>(k_corners * k_features))};
+  data_set<T> centroids{k_corners, k_features, std::vector<T>(static_cast<std::size_t>(k_corners* k_features))};
 
   cube() {
     for (std::int64_t j = 0; j < k_corners; ++j)

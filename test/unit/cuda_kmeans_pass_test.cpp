@@ -200,9 +200,8 @@ std::vector<double> lloyd_by_definition(const std::vector<T>& values, std::int64
 }
 
 // The memory of the sums of all passes but the first, and of the first.
-constexpr std::pair<sum_memory, sum_memory> k_sum_memories[] = {{sum_memory::shared, sum_memory::shared},
-                                                                {sum_memory::global, sum_memory::global},
-                                                                {sum_memory::global, sum_memory::shared}};
+constexpr std::pair<sum_memory, sum_memory> k_sum_memories[] = {
+    {sum_memory::shared, sum_memory::shared}, {sum_memory::global, sum_memory::global}, {sum_memory::global, sum_memory::shared}};
 void choose_sums(lloyd_problem<float>& what, const pass_policy& chosen, sum_memory later, sum_memory first) {
   what.policy = chosen;
   what.policy->sums = later;

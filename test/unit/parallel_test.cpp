@@ -63,9 +63,9 @@ TEST_P(parallel_loop, slots_stay_exclusive_while_a_body_waits) {
 TEST_P(parallel_loop, passes_on_an_exception_and_works_afterwards) {
   for (const int threads : {1, 3}) {
     EXPECT_THROW(GetParam()(threads, 100,
-                              [](std::int64_t task, int) {
-                                if (task == 57) throw std::runtime_error("57");
-                              }),
+                            [](std::int64_t task, int) {
+                              if (task == 57) throw std::runtime_error("57");
+                            }),
                  std::runtime_error);
     std::atomic<int> ran{0};
     GetParam()(threads, 10, [&](std::int64_t, int) { ran.fetch_add(1); });

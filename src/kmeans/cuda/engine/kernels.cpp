@@ -388,8 +388,8 @@ class kernel_set {
   }
   // The kernels that read points of 16 bits.
   void add_half() {
-    for (auto list : {kernel_names<float>::all(1, false, true), kernel_names<float>::all(2, false, true),
-                      kernel_names<float>::serving(false, true)}) {
+    for (auto list :
+         {kernel_names<float>::all(1, false, true), kernel_names<float>::all(2, false, true), kernel_names<float>::serving(false, true)}) {
       allow_lines(list);
       add_once(std::move(list));
     }
