@@ -1,4 +1,4 @@
-// How many threads a loop gets, whatever runs them.
+// The number of threads of a loop, for every implementation of parallel_for.
 // Layer: foundation, of parallel.hpp.
 #pragma once
 

@@ -101,9 +101,9 @@ class thread_team {
 
   std::atomic_flag busy_;
   int most_, there_ = 0;  // helpers: at most, and created
-  std::mutex mutex_;      // of all below
+  std::mutex mutex_;      // guards what follows
   std::condition_variable called_, done_;
-  const function_ref<void(int)>* work_ = nullptr;  // of the loop that runs
+  const function_ref<void(int)>* work_ = nullptr;  // the body of the loop that runs
   int wanted_ = 0, came_ = 0, left_ = 0;           // helpers of that loop
   std::uint64_t turn_ = 0;
 };

@@ -230,7 +230,7 @@ struct serving {
     // Takes what other columns gave.
     __device__ __forceinline__ void join(const found& other) {
       hash += other.hash;
-      // The second of the list that is behind is not above the first of that list.
+      // The lower one of the seconds is below three other scores.
       const bool behind = other.second > second;
       next = behind ? other.next : next;
       second = max(second, other.second);

@@ -148,8 +148,10 @@ class lloyd : public core::pooled {
   lloyd_problem<T> what_;
   pass_problem problem_;
   packed_shape shape_;
-  kernels with_sums_, labels_only_;
-  kernels first_;                        // first_pass(): of passes that add every row; null: with_sums_
+  struct {
+    kernels with_sums, labels_only;
+    kernels first;  // first_pass(): adds every row; null: with_sums
+  } passes_;
   std::unique_ptr<tile_pass<T>> tiles_;  // the kernels of a scheme, instead of these two
   const ballast::cuda::kernel* update_ = nullptr;
   lane_buffer memory_;

@@ -30,8 +30,8 @@ class pass_tuning;
 // table for the problem, if it can run. `tuned` null: the table of the installation.
 pass_policy choose_pass(const pass_problem& problem, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
 // Returns the policy of a pass that adds every row, as the first one of a run does, beside `chosen` for the others; nothing if that is
-// `chosen` as well. Where later passes, which add few rows, are faster with sums in global memory, a block of the first one adds in shared
-// memory if it has room there: in global memory all blocks add to the same few sums at the same time.
+// `chosen` as well. Later passes add few rows and may be faster with sums in global memory. A block of the first one adds in shared
+// memory then, if it has room there: in global memory all blocks add to the same few sums at the same time.
 std::optional<pass_policy> first_pass(const pass_problem& problem, const pass_policy& chosen, const ballast::cuda::capabilities& on);
 // Returns one of a small set of policies that computes the problem on any device, slower than the one above but with the same labels and
 // sums: its kernels are in the bundle and serve the first calls of a problem. It reads the packed centroids from global memory, and keeps
