@@ -59,8 +59,7 @@ class host_staging {
     return {static_cast<T*>(stage(operand.data(), static_cast<std::int64_t>(operand.size_bytes()), true)), operand.size()};
   }
 
-  // The same for a result of which the call writes every element, whatever they are before: a copy of one without gaps begins with any
-  // bits.
+  // The same for a result of which the call writes every element: the copy of one without gaps begins with any bits.
   template <class T>
   matrix_view<T> overwrite(const matrix_view<T>& operand) {
     static_assert(!std::is_const_v<T>);
