@@ -66,16 +66,6 @@ __global__ void __launch_bounds__(k_serve_pack_threads)
   to.bounds[tile] = all;
 }
 
-// The given points as rows. `Half`: of 16-bit numbers, which are widened as they are loaded.
-template <bool Half, class T>
-__device__ __forceinline__ auto rows_of(const given_points<T>& from) {
-  if constexpr (Half) {
-    return half_rows_of(from);
-  } else {
-    return feature_rows_of(static_cast<const T*>(from.points), from.row_stride, from.column_stride);
-  }
-}
-
 // The state of a thread. It has many members because places in shared memory are among them. With g = lane / 4 and t = lane % 4, the four
 // lanes of a group have rows g and g + 8 of 16; lane t has columns 2t and 2t + 1 of each tile. q numbers the rows of a lane.
 template <class T, bool Half, int Warps, int Tiles, class Injector>
@@ -115,7 +105,7 @@ struct serving {
         stride(slices * k_slice<T>),
         first(std::int64_t{blockIdx.x} * k_serve_rows),
         rows(static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_serve_rows)))),
-        points(rows_of<Half>(a.given)) {
+        points(given_rows_of<Half>(a.given)) {
     unsigned char* at = arch::shared_memory();
     packed_rows = reinterpret_cast<uint4*>(at) + warp * slices * 32 + lane;
     at += Warps * slices * 32 * static_cast<int>(sizeof(uint4));
