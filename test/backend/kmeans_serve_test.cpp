@@ -310,13 +310,13 @@ void strike_every_site(const stored_points& points, const matrix_view<const T>& 
 
 TEST(kmeans_serve, faults_at_every_site) {
   const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
-  strike_every_site({stored::f32, near_ties(centroids, 256)}, centroids.view(), test::sampled() ? 3 : 24);
+  strike_every_site({stored::f32, near_ties(centroids, 256)}, centroids.view(), test::sampled() ? 3U : 24U);
 }
 
 TEST(kmeans_serve, faults_at_every_site_of_half_precision) {
   const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
   for (const stored as : {stored::f16, stored::bf16})
-    strike_every_site({as, near_ties(centroids, 256)}, centroids.view(), test::sampled() ? 3 : 8);
+    strike_every_site({as, near_ties(centroids, 256)}, centroids.view(), test::sampled() ? 3U : 8U);
 }
 
 // Faults in memory between the launches, and a report of what was found without a repair.
