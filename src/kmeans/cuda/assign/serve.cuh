@@ -142,7 +142,7 @@ struct serving {
   // Loads the 16 rows from `own` on as operands; returns ‖x‖² and ‖x − x̃‖² of the lane's rows.
   __device__ __forceinline__ void load_rows(const serve_centroids<T>& from, int own, int time, T (&norm)[k_halves],
                                             T (&cut)[k_halves]) const {
-    constexpr int together = 4;  // k-slices whose loads are in flight
+    constexpr int together = 2;  // k-slices whose loads are in flight
 #pragma unroll
     for (int q = 0; q < k_halves; ++q) norm[q] = cut[q] = 0;
 #pragma unroll 1
@@ -407,43 +407,27 @@ struct serving {
   // exact_distances().
   __device__ __forceinline__ void measure_labels(const serve_centroids<T>& from, int own, int time, const std::int32_t* of,
                                                  double* to) const {
-    constexpr int groups = 32 / k_distance_lanes, together = 2;  // rows of a lane whose loads are in flight
-    static_assert(k_rows % (groups * together) == 0);
+    constexpr int groups = 32 / k_distance_lanes;
     const int part = time == 0 ? lane % k_distance_lanes : k_distance_lanes - 1 - lane % k_distance_lanes;
     const feature_rows<T> centroids = feature_rows_of(from.plain, std::int64_t{n}, 1);
     const double scale = static_cast<double>(a.given.scale);
 #pragma unroll 1
-    for (int begin = 0; begin < k_rows; begin += groups * together) {
-      int r[together];
-      std::int32_t label[together];
-      double sum[together] = {};
-      const auto valid = [&](int e) { return static_cast<unsigned>(label[e]) < static_cast<unsigned>(a.k); };
-#pragma unroll
-      for (int e = 0; e < together; ++e) {
-        r[e] = own + begin + e * groups + lane / k_distance_lanes;
-        label[e] = of[r[e]];
-      }
+    for (int begin = 0; begin < k_rows; begin += groups) {
+      const int r = own + begin + lane / k_distance_lanes;
+      const std::int32_t label = of[r];
+      const bool valid = static_cast<unsigned>(label) < static_cast<unsigned>(a.k);
+      double sum[1] = {};
 #pragma unroll 2
       for (int f = part * k_vector<T>; f < n; f += k_distance_lanes * k_vector<T>) {
-        vector<T> p[together], c[together];
+        const vector<T> p = load_features(points, row_of(r), f, n), c = load_features(centroids, valid ? label : 0, f, n);
 #pragma unroll
-        for (int e = 0; e < together; ++e) {
-          p[e] = load_features(points, row_of(r[e]), f, n);
-          c[e] = load_features(centroids, valid(e) ? label[e] : 0, f, n);
-        }
-#pragma unroll
-        for (int e = 0; e < together; ++e) {
-#pragma unroll
-          for (int i = 0; i < k_vector<T>; ++i) {
-            const double d = __dsub_rn(__dmul_rn(static_cast<double>(p[e].at[i]), scale), static_cast<double>(c[e].at[i]));
-            sum[e] = __fma_rn(d, d, sum[e]);
-          }
+        for (int i = 0; i < k_vector<T>; ++i) {
+          const double d = __dsub_rn(__dmul_rn(static_cast<double>(p.at[i]), scale), static_cast<double>(c.at[i]));
+          sum[0] = __fma_rn(d, d, sum[0]);
         }
       }
       ballast::cuda::add_lanes<k_threads, k_distance_lanes, 1>(sum);
-#pragma unroll
-      for (int e = 0; e < together; ++e)
-        if (lane % k_distance_lanes == 0) to[r[e]] = valid(e) ? sum[e] : std::numeric_limits<double>::quiet_NaN();
+      if (lane % k_distance_lanes == 0) to[r] = valid ? sum[0] : std::numeric_limits<double>::quiet_NaN();
     }
     __syncwarp();  // the distances are stored
   }
