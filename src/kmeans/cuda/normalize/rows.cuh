@@ -4,7 +4,6 @@
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/sums.cuh"
-#include "kmeans/cuda/assign/feature_rows.cuh"
 #include "kmeans/cuda/layout/operand.cuh"
 #include "kmeans/cuda/normalize/columns.cuh"
 #include "kmeans/sites.hpp"
@@ -31,17 +30,10 @@ __device__ __forceinline__ bool alike(T a, T b) {
   return a == b || (a != a && b != b);
 }
 
-// Returns what a lane holds of a k-slice of a tile of 16 rows: 16 bytes of normalized_points::operand, from number 8u of operand_index on,
-// in operand_place_of(8u). x(r, f): the number r rows and f features after that place.
-template <class Value>
-__device__ __forceinline__ uint4 operands_of_lane(Value&& x) {
-  const auto pair = [&](int r, int f) { return as_operand(x(r, f)) | std::uint32_t{as_operand(x(r, f + 1))} << 16; };
-  return {pair(0, 0), pair(8, 0), pair(0, 2), pair(8, 2)};
-}
-
 // Computes x = point · scale − shift for a tile of k_row_threads · k_normalize_elements elements, `lanes` columns wide. Element e is
 // written as (row e / lanes, column e % lanes). With rows_first another thread reads it, and it passes through shared memory. So do the
-// elements in operand format, 16 bytes of a lane at a time. Shared memory: the tile, with one padding element per row or column.
+// elements in operand format: words of two adjacent ones are written in the order of memory. Shared memory: the tile, with one padding
+// element per row or column.
 template <class T, bool Half, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     normalize_kernel(const __grid_constant__ ballast::cuda::kernel_launch<normalize_arguments<T>, Injector> given) {
@@ -87,13 +79,13 @@ __global__ void __launch_bounds__(k_row_threads)
   }
   if constexpr (sizeof(T) == 4) {
     __syncthreads();  // the tile is stored
-    // Rows after the last one are 0 here and in memory.
-    static_assert(k_row_threads * k_normalize_elements / 8 <= k_row_threads);
-    const operand_place at = operand_place_of(8 * thread, row_bits);
-    if (8 * thread < 1 << k_normalize_bits && first + at.row < a.given.m) {
-      const T* const from = tile + at.row * (a.lanes + 1) + at.feature;
-      *reinterpret_cast<uint4*>(a.operand + operand_index(first + at.row, column + at.feature, a.stride)) =
-          operands_of_lane([&](int r, int f) { return from[r * (a.lanes + 1) + f]; });
+    auto* const words = reinterpret_cast<std::uint32_t*>(a.operand);
+    for (int w = thread; w < k_row_threads * k_normalize_elements / 2; w += k_row_threads) {
+      const operand_place at = operand_place_of(2 * w, row_bits);
+      if (first + at.row >= a.given.m) continue;
+      const T* const pair = tile + at.row * (a.lanes + 1) + at.feature;
+      words[operand_index(first + at.row, column + at.feature, a.stride) / 2] = as_operand(pair[0]) | std::uint32_t{as_operand(pair[1])}
+                                                                                                          << 16;
     }
   }
   if (a.weight == nullptr || column != 0) return;
@@ -184,63 +176,58 @@ __device__ __forceinline__ std::uint64_t add_word(int word, std::uint64_t to, st
   return ballast::cuda::bits(word == 0 ? (b > a ? b : a) : a + b);
 }
 
-// Stores the elements of rows r < rows and features f < features at tile[r · k_tile_stride + f]: value(r, f), or k_vector of them,
-// values(r, f). `rows_first`: neighbouring threads load neighbouring rows. `mirrored`: other threads load the same elements. Called by the
-// block.
-template <class T, class Value, class Values>
-__device__ __forceinline__ void load_tile(T* tile, int rows, int features, bool rows_first, bool mirrored, Value&& value, Values&& values) {
+// Stores value(r, f) for r < rows and f < features at tile[r · k_tile_stride + f]. `rows_first`: neighbouring threads load neighbouring
+// rows. `mirrored`: other threads load the same elements. Called by the block.
+template <class T, class Value>
+__device__ __forceinline__ void load_tile(T* tile, int rows, int features, bool rows_first, bool mirrored, Value&& value) {
   constexpr int together = 8;
   const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
-  if (features == k_tile_features<T> && !rows_first) {
-    // A whole tile: all loads of a thread are in flight.
-    constexpr int lanes = k_tile_features<T> / k_vector<T>, apart = k_row_threads / lanes;
-    const int own_row = thread / lanes, f = thread % lanes * k_vector<T>;
-    vector<T> own[lanes];
+  // place(step, r, f): the row and the feature of the element that this thread loads in one of 2^bits steps. all: every feature is there.
+  const auto load = [&](int bits, bool all, auto&& place) {
+#pragma unroll 1
+    for (int begin = 0; begin < 1 << bits; begin += together) {
+      T own[together];
 #pragma unroll
-    for (int i = 0; i < lanes; ++i)
-      if (own_row + i * apart < rows) own[i] = values(own_row + i * apart, f);
+      for (int i = 0; i < together; ++i) {
+        int r = 0, f = 0;
+        place(begin + i, r, f);
+        if (r < rows && (all || f < features)) own[i] = value(r, f);
+      }
 #pragma unroll
-    for (int i = 0; i < lanes; ++i) {
-      if (own_row + i * apart >= rows) continue;
-#pragma unroll
-      for (int v = 0; v < k_vector<T>; ++v) tile[(own_row + i * apart) * k_tile_stride<T> + f + v] = own[i].at[v];
+      for (int i = 0; i < together; ++i) {
+        int r = 0, f = 0;
+        place(begin + i, r, f);
+        if (r < rows && (all || f < features)) tile[r * k_tile_stride<T> + f] = own[i];
+      }
     }
-    return;
+  };
+  if (features == k_tile_features<T> && !rows_first) {
+    // Each thread has one feature of rows at a constant distance: addresses are sums.
+    constexpr int bits = sizeof(T) == 4 ? 5 : 4, apart = k_row_threads >> bits;
+    static_assert(1 << bits == k_tile_features<T>);
+    const int own_row = thread >> bits, own_feature = thread & (k_tile_features<T> - 1);
+    return load(bits, true, [&](int step, int& r, int& f) { r = own_row + step * apart, f = own_feature; });
   }
   int bits = 0;  // 2^bits: threads that load neighbouring features
   while (1 << bits < features) ++bits;
-  const int steps = 1 << bits;
-#pragma unroll 1
-  for (int begin = 0; begin < steps; begin += together) {
-    T own[together];
-#pragma unroll
-    for (int i = 0; i < together; ++i) {
-      const int e = (begin + i) * k_row_threads + thread;
-      const int r = rows_first ? e % k_row_threads : e >> bits, f = rows_first ? e / k_row_threads : e & (steps - 1);
-      if (r < rows && f < features) own[i] = value(r, f);
-    }
-#pragma unroll
-    for (int i = 0; i < together; ++i) {
-      const int e = (begin + i) * k_row_threads + thread;
-      const int r = rows_first ? e % k_row_threads : e >> bits, f = rows_first ? e / k_row_threads : e & (steps - 1);
-      if (r < rows && f < features) tile[r * k_tile_stride<T> + f] = own[i];
-    }
-  }
+  load(bits, false, [&](int step, int& r, int& f) {
+    const int e = step * k_row_threads + thread;
+    r = rows_first ? e & (k_row_threads - 1) : e >> bits;
+    f = rows_first ? e / k_row_threads : e & ((1 << bits) - 1);
+  });
 }
 
 // Calls use(begin, count) for each tile of a block's rows, as load_tile stores it: features `begin` to begin + count − 1 of `features`.
 // `multipliers` then has their signature_weight, Words for each. Called by the block.
-template <int Words, class T, class Value, class Values, class Use>
+template <int Words, class T, class Value, class Use>
 __device__ __forceinline__ void each_tile(T* tile, std::uint64_t* multipliers, int rows, int features, bool rows_first, bool mirrored,
-                                          Value&& value, Values&& values, Use&& use) {
+                                          Value&& value, Use&& use) {
   static_assert(k_tile_features<T> * Words <= k_row_threads);
   const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
 #pragma unroll 1
   for (int begin = 0; begin < features; begin += k_tile_features<T>) {
     const int count = min(k_tile_features<T>, features - begin);
-    load_tile(
-        tile, rows, count, rows_first, mirrored, [&](int r, int f) { return value(r, begin + f); },
-        [&](int r, int f) { return values(r, begin + f); });
+    load_tile(tile, rows, count, rows_first, mirrored, [&](int r, int f) { return value(r, begin + f); });
     if (thread < k_tile_features<T> * Words) multipliers[thread] = signature_weight(begin + thread / Words, thread % Words);
     __syncthreads();  // the tile is stored
     use(begin, count);
@@ -290,26 +277,14 @@ static_assert(k_row_threads == 1 << k_row_bits);
 // Flags the rows whose numbers in operand format are not those of the tile, features `begin` and later. Called by the block.
 __device__ __forceinline__ void compare_operands(const normalized_points<float>& p, std::int64_t first, int rows, const float* tile,
                                                  int begin, int count, row_flags& flags) {
-  constexpr int together = k_tile_features<float> / 8;  // 16 bytes of a thread each
-  const int thread = static_cast<int>(threadIdx.x);
-  operand_place at[together];
-  uint4 seen[together];
-#pragma unroll
-  for (int i = 0; i < together; ++i) {
-    const int u = i * k_row_threads + thread;
-    at[i] = operand_place_of(8 * u, k_row_bits);
-    if (8 * u >= k_row_threads * count) at[i].row = rows;
-    if (at[i].row < rows)
-      seen[i] =
-          arch::load_itself(reinterpret_cast<const uint4*>(p.operand + operand_index(first + at[i].row, begin + at[i].feature, p.stride)));
-  }
-#pragma unroll
-  for (int i = 0; i < together; ++i) {
-    if (at[i].row >= rows) continue;
-    const float* const from = tile + at[i].row * k_tile_stride<float> + at[i].feature;
-    const uint4 expected = operands_of_lane([&](int r, int f) { return from[r * k_tile_stride<float> + f]; });
-    if (seen[i].x != expected.x || seen[i].z != expected.z) flag(flags, p.first + first + at[i].row);
-    if (at[i].row + 8 < rows && (seen[i].y != expected.y || seen[i].w != expected.w)) flag(flags, p.first + first + at[i].row + 8);
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(p.operand);
+  for (int w = static_cast<int>(threadIdx.x); w < k_row_threads * count / 2; w += k_row_threads) {
+    const operand_place at = operand_place_of(2 * w, k_row_bits);
+    if (at.row >= rows) continue;
+    const float* const pair = tile + at.row * k_tile_stride<float> + at.feature;
+    const std::uint32_t expected = as_operand(pair[0]) | std::uint32_t{as_operand(pair[1])} << 16;
+    if (load_again(words + operand_index(first + at.row, begin + at.feature, p.stride) / 2) != expected)
+      flag(flags, p.first + first + at.row);
   }
 }
 
@@ -371,16 +346,8 @@ __global__ void __launch_bounds__(k_row_threads)
     const T weight = weighted && thread < rows ? compute_weight(a.given, first + thread) : T(1);
     weights[thread] = weight;
     row_accumulator<Words, T> own(p, weight);
-    const auto from = given_rows_of<Half>(a.given);
     each_tile<Words>(
         tile, multipliers, rows, p.n, a.rows_first, false, [&](int r, int f) { return compute_x<Half>(a.given, first + r, f); },
-        [&](int r, int f) {
-          vector<T> own = load_features(from, first + r, f, p.n);
-          const auto shift = arch::load_itself(reinterpret_cast<const vector<T>*>(a.given.shift + f));
-#pragma unroll
-          for (int v = 0; v < k_vector<T>; ++v) own.at[v] = normalized(own.at[v], a.given.scale, shift.at[v]);
-          return own;
-        },
         [&](int begin, int count) {
           for (int f = 0; thread < rows && f < count; ++f) own.add(begin + f, tile[thread * k_tile_stride<T> + f], multipliers + f * Words);
           add(begin, count, false);
@@ -405,7 +372,6 @@ __global__ void __launch_bounds__(k_row_threads)
     bool right = true;
     each_tile<Words>(
         tile, multipliers, rows, p.stride, false, true, [&](int r, int f) { return load_again(p.x + (first + r) * p.stride + f); },
-        [&](int r, int f) { return arch::load_itself(reinterpret_cast<const vector<T>*>(p.x + (first + r) * p.stride + f)); },
         [&](int begin, int count) {
           const T* const x = tile + other * k_tile_stride<T>;
           for (int f = 0; other < rows && f < count; ++f) {
