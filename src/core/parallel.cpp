@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -22,21 +21,13 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include <ballast/error.hpp>
-
 #include "core/fork.hpp"
-#include "core/format.hpp"
 #include "core/memory.hpp"
+#include "core/thread_count.hpp"
 
 namespace ballast::core {
 
 namespace {
-
-// oneTBB provides this many workers on any machine. More threads than cores gain nothing.
-constexpr int k_most_threads = 256;
-
-// Seconds of work that a thread should have at least.
-constexpr double k_least_share = 25e-6;
 
 // Threads wait here until as many threads as possible have been created.
 struct gate {
@@ -148,18 +139,7 @@ oneapi::tbb::task_arena* task_arena_of(int threads) {
 
 }  // namespace
 
-int thread_count(int requested) {
-  if (requested < 0) throw invalid_argument_error(fmt::format("threads: expected 0 (all cores) or more, got {}", requested));
-  const int cores = oneapi::tbb::info::default_concurrency();
-  return requested > 0 ? std::min(requested, std::max(cores, k_most_threads)) : cores;
-}
-
-int worthwhile_threads(int requested, double seconds) {
-  const int all = thread_count(requested);
-  if (requested != 0) return all;
-  const double shares = std::clamp(seconds / k_least_share, 1.0, static_cast<double>(all));
-  return shares < all ? static_cast<int>(std::bit_floor(static_cast<unsigned>(shares))) : all;
-}
+int thread_count(int requested) { return thread_count_of(requested, oneapi::tbb::info::default_concurrency()); }
 
 void parallel_for(int threads, std::int64_t tasks, function_ref<void(std::int64_t, int)> body) {
   oneapi::tbb::task_arena* const on = threads <= 1 || tasks <= 1 || without_workers() ? nullptr : task_arena_of(threads);

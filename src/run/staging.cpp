@@ -8,7 +8,7 @@
 
 namespace ballast::run {
 
-void* host_staging::stage(const void* origin, std::int64_t bytes, bool written) {
+void* host_staging::stage(const void* origin, std::int64_t bytes, bool written, bool read) {
   void* const same = const_cast<void*>(origin);
   if (bytes == 0) return same;
   const cuda::residence where = cuda::residence_of(origin);
@@ -21,6 +21,7 @@ void* host_staging::stage(const void* origin, std::int64_t bytes, bool written) 
   if (!device_->accessible(origin)) throw invalid_argument_error("expected operands on the current CUDA device, got memory of another one");
   copies_.push_back({same, bytes, written, core::aligned_buffer<std::byte>(bytes)});
   void* const here = copies_.back().memory.data();
+  if (!read) return here;
   device_->copy(here, origin, bytes, stream_);
   device_->synchronize(stream_);
   return here;

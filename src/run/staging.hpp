@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -58,6 +59,17 @@ class host_staging {
     return {static_cast<T*>(stage(operand.data(), static_cast<std::int64_t>(operand.size_bytes()), true)), operand.size()};
   }
 
+  // The same for a result of which the call writes every element: the copy of one without gaps begins with any bits.
+  template <class T>
+  matrix_view<T> overwrite(const matrix_view<T>& operand) {
+    static_assert(!std::is_const_v<T>);
+    const auto all = core::extent_of(operand);
+    if (all.elements == 0) return operand;
+    const std::int64_t down = std::abs(operand.row_stride), along = std::abs(operand.column_stride);
+    const bool dense = (along == 1 && down == operand.columns) || (down == 1 && along == operand.rows);
+    return core::in_copy(operand, static_cast<T*>(stage(all.first, all.bytes(), true, !dense)));
+  }
+
   // Copies back what was written, in the order of the stream, and waits for it. Not called for a result that is not to be committed.
   void commit();
 
@@ -76,7 +88,7 @@ class host_staging {
     return core::in_copy(operand, static_cast<decltype(all.first)>(stage(all.first, all.bytes(), written)));
   }
 
-  void* stage(const void* origin, std::int64_t bytes, bool written);
+  void* stage(const void* origin, std::int64_t bytes, bool written, bool read = true);
 
   void* stream_;
   std::shared_ptr<cuda::device> device_;  // once an operand needed it

@@ -39,8 +39,13 @@ void print_all() {
     for (const bool instrumented : {false, true})
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented)) print(each);
   }
-  for (const bool instrumented : {false, true})
+  for (const bool instrumented : {false, true}) {
     for (const ballast::cuda::kernel_request& each : kernel_names<T>::serving(instrumented)) print(each);
+    // Points in half precision.
+    if (sizeof(T) == 8) continue;
+    for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(1, instrumented, true)) print(each);
+    for (const ballast::cuda::kernel_request& each : kernel_names<T>::serving(instrumented, true)) print(each);
+  }
   for (const ballast::cuda::kernel_request& each : kernel_names<T>::candidates(false)) print(each);
   for (const shape& each : k_shapes) {
     if ((each.precisions & (sizeof(T) == 4 ? f32 : f64)) == 0) continue;

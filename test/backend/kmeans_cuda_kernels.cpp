@@ -37,7 +37,8 @@ void print_all() {
         for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented, true)) print(each);
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::candidates(instrumented)) print(each);
       if (words == 1)
-        for (const ballast::cuda::kernel_request& each : kernel_names<T>::serving(instrumented)) print(each);
+        for (const bool half : {false, true})
+          for (const ballast::cuda::kernel_request& each : kernel_names<T>::serving(instrumented, half)) print(each);
       for (const bool enqueued : {false, true})
         if (words == 1) print(kernel_names<T>::batch(2, 2, simt::emulated_capabilities(), instrumented, enqueued));
     }

@@ -177,7 +177,9 @@ TYPED_TEST(half_numbers, have_the_results_of_the_same_numbers_in_float) {
         }
         const request<float> given{.centroids = points.wide.rows(k)};
         const auto found = test_calls::predict_any(operands(points.view(), given), how_on(which, level));
-        EXPECT_EQ(found.labels, predict(points.wide.view(), points.wide.rows(k), how_on(which, level)).labels);
+        const auto same = predict(points.wide.view(), points.wide.rows(k), how_on(which, level));
+        EXPECT_EQ(found.labels, same.labels);
+        EXPECT_EQ(found.inertia, same.inertia);
         auto far = points.wide;  // one centroid is so far away that its distances come from a sum of its own
         for (std::int64_t f = 0; f < n; ++f) far.values[static_cast<std::size_t>(f)] += 0x1p30F;
         const request<float> moved{.centroids = far.rows(k)};

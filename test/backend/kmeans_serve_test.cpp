@@ -1,8 +1,11 @@
 // predict of points as they are given (serve.cuh): its labels and inertia are those of the final pass of a fit, which prepares the points;
 // and faults at every site of the kernel are found.
 // Layer: backend tests, on the emulator.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -19,6 +22,7 @@
 #include "inject/plan.hpp"
 #include "kmeans/cuda/layout/serve_args.hpp"
 #include "kmeans/sites.hpp"
+#include "support/half_precision.hpp"
 #include "support/struck_device.hpp"
 
 namespace ballast::kmeans {
@@ -42,6 +46,40 @@ struct kernels_counted {
     device->strikes = {{one, 0, nothing}, {other, 0, nothing}};
     use();
     return {device->strikes[0].seen, device->strikes[1].seen};
+  }
+};
+
+// Points as a call gets them: in float, or cut to half precision; `wide` has the same numbers in float.
+enum class stored : std::uint8_t { f32, f16, bf16 };
+constexpr stored k_stored[] = {stored::f32, stored::f16, stored::bf16};
+constexpr const char* name_of(stored kind) { return kind == stored::f32 ? "f32" : kind == stored::f16 ? "f16" : "bf16"; }
+
+struct stored_points {
+  stored kind;
+  data_set<T> wide;
+  std::vector<float16> halves;
+  std::vector<bfloat16> brains;
+
+  stored_points(stored as, data_set<T> from) : kind(as), wide(std::move(from)) {
+    if (kind == stored::f32) return;
+    for (T& each : wide.values) {
+      const test::cut_number kept = test::cut_to_half(each, kind == stored::bf16);
+      each = kept.value;
+      halves.push_back({kept.bits});
+      brains.push_back({kept.bits});
+    }
+  }
+  prediction labelled(const matrix_view<const T>& centroids, const run::settings& where) const {
+    data<T> from;
+    from.centroids = centroids;
+    if (kind == stored::f32) {
+      from.points = wide.view();
+    } else if (kind == stored::f16) {
+      from.half = row_major(halves.data(), wide.m, wide.n);
+    } else {
+      from.half = row_major(brains.data(), wide.m, wide.n);
+    }
+    return test_calls::predict_any(from, where);
   }
 };
 
@@ -104,6 +142,89 @@ TEST(kmeans_serve, labels_and_inertia_are_those_of_a_fit) {
   }
 }
 
+// Points of 16 bits: the labels and the inertia of a fit of the same numbers in float.
+TEST(kmeans_serve, half_precision) {
+  kernels_counted counted;
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{700, 6, 5}, {300, 40, 300}, {257, 300, 9}}) {
+    for (const kind_of_points& kind : {k_kinds[0], k_kinds[1], k_kinds[2], k_kinds[3]}) {
+      for (const stored as : {stored::f16, stored::bf16}) {
+        SCOPED_TRACE(std::string(kind.name) + ": " + name_of(as) + " " + std::to_string(m) + " × " + std::to_string(n));
+        const stored_points points(as, kind.make(m, n, k));
+        const request<T> wanted{.clusters = k, .init = init::given, .centroids = points.wide.rows(std::min(k, m)), .max_iter = 1, .tol = 0};
+        const model<T> expected = fit(points.wide.view(), wanted, how(protection::correct));
+        for (const protection level : {protection::correct, protection::off}) {
+          if (level == protection::off && k > 20) continue;
+          prediction found;
+          const auto [served, prepared] =
+              counted.launches("serve_kernel", "row_stats_kernel", [&] { found = points.labelled(expected.centroids.view(), how(level)); });
+          EXPECT_EQ(served, 1);
+          EXPECT_EQ(prepared, 0);
+          EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
+          EXPECT_EQ(found.labels, expected.labels);
+          EXPECT_EQ(found.inertia, expected.inertia);
+        }
+      }
+    }
+  }
+}
+
+// Centroids at the corners of a cube of three features, in an order of their own, and points between two, four and eight of them, or
+// almost. All numbers and their distances are exact, so the label is the lowest index among the nearest.
+struct cube {
+  static constexpr std::int64_t k_features = 6, k_corners = 8;
+  data_set<T> centroids{k_corners, k_features, std::vector<T>(static_cast<std::size_t>(k_corners* k_features))};
+
+  cube() {
+    for (std::int64_t j = 0; j < k_corners; ++j)
+      for (std::int64_t f = 0; f < k_features; ++f) centroids.values[static_cast<std::size_t>(j * k_features + f)] = corner(j * 5 % 8, f);
+  }
+  static T corner(std::int64_t j, std::int64_t f) { return f >= 3 ? T(0) : (j >> f) % 2 == 0 ? T(-1) : T(1); }
+  // Each point has its mirror image, so the mean is 0.
+  static data_set<T> points(std::int64_t m) {
+    data_set<T> made{m, k_features, std::vector<T>(static_cast<std::size_t>(m * k_features))};
+    for (std::int64_t i = 0; i < m; ++i) {
+      const std::int64_t own = i / 2;
+      for (std::int64_t f = 0; f < k_features; ++f) {
+        const bool between = f < 3 && (own % 8 >> f) % 2 != 0, almost = own % 3 == f;
+        const T x = between ? (almost && own % 16 >= 8 ? T(0x1p-12) : T(0)) : corner(own / 8, f) * T(0.5);
+        made.values[static_cast<std::size_t>(i * k_features + f)] = i % 2 == 0 ? x : -x;
+      }
+    }
+    return made;
+  }
+  std::vector<std::int32_t> nearest(const data_set<T>& points) const {
+    std::vector<std::int32_t> made;
+    for (std::int64_t i = 0; i < points.m; ++i) {
+      std::int32_t best = 0;
+      double least = std::numeric_limits<double>::infinity();
+      for (std::int32_t j = 0; j < k_corners; ++j) {
+        double distance = 0;
+        for (std::int64_t f = 0; f < k_features; ++f) {
+          const double d = static_cast<double>(points.view()(i, f)) - static_cast<double>(centroids.view()(j, f));
+          distance += d * d;
+        }
+        if (distance < least) least = distance, best = j;
+      }
+      made.push_back(best);
+    }
+    return made;
+  }
+};
+
+TEST(kmeans_serve, ties_of_two_and_more_centroids) {
+  const test::current_device_guard here(std::make_shared<simt::emulated_device>());
+  const cube corners;
+  for (const stored as : k_stored) {
+    SCOPED_TRACE(name_of(as));
+    const stored_points points(as, cube::points(600));
+    for (const protection level : {protection::correct, protection::off}) {
+      const auto found = points.labelled(corners.centroids.view(), how(level));
+      EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
+      EXPECT_EQ(found.labels, corners.nearest(points.wide));
+    }
+  }
+}
+
 // The same points with other strides: by columns, and rows that do not begin where a whole load can.
 TEST(kmeans_serve, strides) {
   const test::current_device_guard here(std::make_shared<simt::emulated_device>());
@@ -153,24 +274,23 @@ data_set<T> near_ties(const data_set<T>& centroids, std::int64_t m) {
   return made;
 }
 
-TEST(kmeans_serve, faults_at_every_site) {
+void strike_every_site(const stored_points& points, const matrix_view<const T>& centroids, std::uint64_t seeds) {
   const test::current_device_guard here(std::make_shared<simt::emulated_device>());
-  const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
-  const auto points = near_ties(centroids, 256);
-  const auto clean = predict(points.view(), centroids.view(), how(protection::correct));
+  const auto clean = points.labelled(centroids, how(protection::correct));
   ASSERT_EQ(clean.report.verdict, verdict::clean);
   for (const char* name : {"kmeans.range", "kmeans.normalization", "kmeans.points", "kmeans.norm", "kmeans.product", "kmeans.minimum",
                            "kmeans.index", "kmeans.label", "kmeans.centroid", "kmeans.inertia", "kmeans.threshold"}) {
     const inject::site where = inject::site_of(name);
     int detected = 0, changed = 0;
     for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-      for (std::uint64_t seed = 0; seed < (test::sampled() ? 3u : 24u); ++seed) {
+      for (std::uint64_t seed = 0; seed < seeds; ++seed) {
         inject::request fault = fault_at(where, static_cast<inject::model>(model), seed);
         // Two sums of the inertia may differ by the rounding of another order of additions.
         if (seed % 2 == 1 && where != site::inertia) fault.bit = -1;
         const inject::plan faults({fault});
-        SCOPED_TRACE(std::string(name) + ' ' + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed));
-        const auto found = predict(points.view(), centroids.view(), how(protection::correct, &faults));
+        SCOPED_TRACE(std::string(name_of(points.kind)) + ' ' + name + ' ' + std::string(inject::k_model_names[model]) + " seed " +
+                     std::to_string(seed));
+        const auto found = points.labelled(centroids, how(protection::correct, &faults));
         detected += found.report.detected > 0;
         if (found.report.verdict == verdict::uncorrectable) {
           EXPECT_EQ(fault.model, inject::model::stuck_at);
@@ -178,7 +298,7 @@ TEST(kmeans_serve, faults_at_every_site) {
           EXPECT_EQ(found.labels, clean.labels) << to_json(found.report);
           EXPECT_EQ(found.inertia, clean.inertia) << to_json(found.report);
         }
-        const auto bare = predict(points.view(), centroids.view(), how(protection::off, &faults));
+        const auto bare = points.labelled(centroids, how(protection::off, &faults));
         EXPECT_EQ(bare.report.detected, 0u);
         changed += bare.labels != clean.labels || bare.inertia != clean.inertia;
       }
@@ -186,6 +306,17 @@ TEST(kmeans_serve, faults_at_every_site) {
     EXPECT_GT(detected, 0) << name;
     EXPECT_GT(changed, 0) << name << ": with protection off no fault reached the output";
   }
+}
+
+TEST(kmeans_serve, faults_at_every_site) {
+  const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
+  strike_every_site({stored::f32, near_ties(centroids, 256)}, centroids.view(), test::sampled() ? 3U : 24U);
+}
+
+TEST(kmeans_serve, faults_at_every_site_of_half_precision) {
+  const auto centroids = clouds<T>(5, 6, 5, 3, 0.0);
+  for (const stored as : {stored::f16, stored::bf16})
+    strike_every_site({as, near_ties(centroids, 256)}, centroids.view(), test::sampled() ? 3U : 8U);
 }
 
 // Faults in memory between the launches, and a report of what was found without a repair.

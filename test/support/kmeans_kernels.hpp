@@ -15,6 +15,7 @@ inline void print(const ballast::cuda::kernel_request& each) { std::printf("%s\t
 inline void print_pass(pass_problem problem, bool instrumented) {
   const pass_policy chosen = choose_pass(problem, simt::emulated_capabilities());
   print(pass_request(problem, chosen, instrumented));
+  if (const auto first = first_pass(problem, chosen, simt::emulated_capabilities())) print(pass_request(problem, *first, instrumented));
   print(update_request(problem, instrumented));
   problem.sums = false;
   pass_policy labels = chosen;

@@ -31,7 +31,7 @@ int main() {
   }
   const ballast::cuda::capabilities on = simt::emulated_capabilities(4, 9);
   const auto print_passes = [&](const pass_problem& what, const pass_policy& chosen, bool instrumented) {
-    for (const ballast::cuda::kernel_request& each : pass_kernel_requests(what, chosen, instrumented)) print(each);
+    for (const ballast::cuda::kernel_request& each : pass_kernel_requests(what, chosen, on, instrumented)) print(each);
   };
   for (const pass_problem& each : tested_general_passes()) print_passes(each, general_pass(each, on), false);
 }

@@ -199,18 +199,28 @@ std::vector<double> lloyd_by_definition(const std::vector<T>& values, std::int64
   return c;
 }
 
+// The memory of the sums of all passes but the first, and of the first.
+constexpr std::pair<sum_memory, sum_memory> k_sum_memories[] = {
+    {sum_memory::shared, sum_memory::shared}, {sum_memory::global, sum_memory::global}, {sum_memory::global, sum_memory::shared}};
+void choose_sums(lloyd_problem<float>& what, const pass_policy& chosen, sum_memory later, sum_memory first) {
+  what.policy = chosen;
+  what.policy->sums = later;
+  if (first == later) return;
+  what.first_policy = chosen;
+  what.first_policy->sums = first;
+}
+
 TEST_F(kmeans_pass, iterations_run_without_the_host) {
   const std::int64_t m = 600, n = 20, k = 37;
   const auto values = normal_numbers<float>(m * n, 1);
   const std::vector<float> first(values.begin(), values.begin() + k * n);
   const auto right = lloyd_by_definition(values, n, std::vector<double>(first.begin(), first.end()), 5);
   for (const bool check : {true, false}) {
-    for (const sum_memory memory : {sum_memory::shared, sum_memory::global}) {
-      SCOPED_TRACE(testing::Message() << "check " << check << " sums " << static_cast<int>(memory));
+    for (const auto& [memory, first_memory] : k_sum_memories) {
+      SCOPED_TRACE(testing::Message() << "check " << check << " sums " << static_cast<int>(memory) << static_cast<int>(first_memory));
       call_state state(device_, nullptr);
       points_on_device<float> points(device_, m, static_cast<int>(n), k, values, {}, 1, check, 2);
-      points.problem.policy = choose_pass({false, n, k, 1, false, check}, device_->about());
-      points.problem.policy->sums = memory;
+      choose_sums(points.problem, choose_pass({false, n, k, 1, false, check}, device_->about()), memory, first_memory);
       lloyd<float> made(device_, state.call, points.problem);
       made.begin_run();
       made.set_centroids(first, first);
@@ -286,7 +296,7 @@ TEST_F(kmeans_pass, faults_in_sums_are_seen) {
   const std::int64_t m = 300;
   const auto values = normal_numbers<float>(m * 20, 1);
   const auto centroids = normal_numbers<float>(37 * 20, 2);
-  for (const sum_memory memory : {sum_memory::shared, sum_memory::global})
+  for (const auto& [memory, first_memory] : k_sum_memories)
     for (const char* site : {"kmeans.sum", "kmeans.count", "none"}) {
       int wrong[2] = {}, stopped[2] = {};
       for (const bool check : {true, false}) {
@@ -297,9 +307,8 @@ TEST_F(kmeans_pass, faults_in_sums_are_seen) {
                                                                                     ",model=bit_flip,bit=28,seed=" + std::to_string(seed))})
                                               : inject::plan();
           const pass_problem what{false, 20, 37, 1, false, check};
-          const auto make = [&](call_state& state, points_on_device<float>& points) {
-            points.problem.policy = choose_pass(what, device_->about());
-            points.problem.policy->sums = memory;
+          const auto make = [&, memory = memory, first_memory = first_memory](call_state& state, points_on_device<float>& points) {
+            choose_sums(points.problem, choose_pass(what, device_->about()), memory, first_memory);
             auto made = std::make_unique<lloyd<float>>(device_, state.call, points.problem);
             made->begin_run();
             made->set_centroids(centroids, centroids);

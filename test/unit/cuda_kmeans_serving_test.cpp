@@ -57,7 +57,7 @@ TEST(cuda_kmeans_serving, every_problem_has_a_general_pass_in_the_bundle) {
             const pass_problem what{f64, n, k, words, weighted, check, true};
             const pass_policy chosen = general_pass(what, on);
             ++problems;
-            for (const kernel_request& each : pass_kernel_requests(what, chosen, false)) {
+            for (const kernel_request& each : pass_kernel_requests(what, chosen, on, false)) {
               if (!has(bundle, each)) missing.push_back(each);
               EXPECT_LE(chosen.blocks * (each.shared + 1024), on.shared_per_multiprocessor) << key(each);
               EXPECT_LE(each.shared, on.shared_per_block) << key(each);
@@ -78,7 +78,7 @@ TEST(cuda_kmeans_serving, all_other_kernels_are_in_the_bundle) {
     }
     add(kernel_names<float>::candidates(false));
     add(kernel_names<double>::candidates(false));
-    add(kernel_names<float>::serving(false));
+    for (const bool half : {false, true}) add(kernel_names<float>::serving(false, half));
     for (const char* token : {"kmeans_f32_m1797_n64_k10_b12", "kmeans_f64_m500_n8_k20_b9"}) {
       for (const bool enqueued : {false, true}) add({batch_request(parse_token(token), on, false, enqueued)});
     }
@@ -89,10 +89,38 @@ TEST(cuda_kmeans_serving, all_other_kernels_are_in_the_bundle) {
       if (what.batch > 1) continue;
       const bool f64 = what.precision == precision::f64;
       const pass_problem pass{f64, what.features, what.clusters, f64 ? 2 : 1, false, true, true};
-      for (const kernel_request& each : pass_kernel_requests(pass, choose_pass(pass, on), false))
+      for (const kernel_request& each : pass_kernel_requests(pass, choose_pass(pass, on), on, false))
         EXPECT_TRUE(has(bundle, each)) << on.name << " " << key(each);
     }
   }
+}
+
+// Passes whose sums lie in global memory have another first pass where a block has room for the sums.
+TEST(cuda_kmeans_serving, the_first_pass_adds_in_shared_memory_where_it_can) {
+  int own = 0;
+  for (const ballast::cuda::capabilities& on : devices()) {
+    for (const auto& [n, k] : {std::pair<int, int>{8, 8}, {16, 64}, {32, 64}, {128, 128}, {64, 1024}, {256, 1024}, {1024, 256}}) {
+      for (const bool check : {true, false}) {
+        const pass_problem what{false, n, k, 1, false, check, true};
+        const pass_policy chosen = choose_pass(what, on);
+        const auto first = first_pass(what, chosen, on);
+        EXPECT_FALSE(first_pass(what, general_pass(what, on), on));
+        if (chosen.sums != sum_memory::global || n * k > 16384) {
+          EXPECT_FALSE(first) << on.name << " " << n << " " << k;
+        }
+        if (!first) continue;
+        ++own;
+        EXPECT_EQ(first->sums, sum_memory::shared);
+        const kernel_request made = pass_request(what, *first, false);
+        EXPECT_LE(first->blocks * (made.shared + 1024), on.shared_per_multiprocessor);
+        EXPECT_LE(made.shared, on.shared_per_block);
+        pass_policy same = *first;
+        same.sums = chosen.sums;
+        EXPECT_EQ(same, chosen) << "both read the same packed centroids";
+      }
+    }
+  }
+  EXPECT_GE(own, 5) << "the entries of the table for sm_90";
 }
 
 // A device on which some kernels would have to be compiled.
@@ -125,7 +153,8 @@ struct serving : testing::Test {
   const pass_policy general = general_pass(what, device->about()), own = choose_pass(what, device->about());
 
   serving() {
-    for (const kernel_request& each : pass_kernel_requests(what, general, false)) device->general.push_back(each.expression);
+    for (const kernel_request& each : pass_kernel_requests(what, general, device->about(), false))
+      device->general.push_back(each.expression);
   }
 };
 

@@ -62,6 +62,32 @@ TEST_F(staging, device_operands_are_copied_there_and_back_whole) {
   EXPECT_EQ(seen, start) << "and what lies between the elements is as before";
 }
 
+TEST_F(staging, what_is_overwritten_comes_back_and_gaps_are_as_before) {
+  std::vector<float> start(60);
+  std::iota(start.begin(), start.end(), 0.0f);
+  const cuda::device_buffer there(device_, 240);
+  for (const std::int64_t stride : {6, 7, 0}) {  // dense, with gaps, by columns
+    device_->copy(there.data(), start.data(), 240, nullptr);
+    const matrix_view<float> operand{static_cast<float*>(there.data()) + 2, 5, 6, stride == 0 ? 1 : stride, stride == 0 ? 5 : 1};
+    host_staging staged(nullptr);
+    const matrix_view<float> here = staged.overwrite(operand);
+    EXPECT_NE(here.data, operand.data);
+    std::vector<float> expected = start;
+    for (std::int64_t i = 0; i < 5; ++i) {
+      for (std::int64_t j = 0; j < 6; ++j) {
+        here(i, j) = static_cast<float>(-1 - i);
+        expected[static_cast<std::size_t>(2 + i * operand.row_stride + j * operand.column_stride)] = static_cast<float>(-1 - i);
+      }
+    }
+    std::vector<float> seen(60);
+    device_->copy(seen.data(), there.data(), 240, nullptr);
+    EXPECT_EQ(seen, start) << "nothing is written before commit";
+    staged.commit();
+    device_->copy(seen.data(), there.data(), 240, nullptr);
+    EXPECT_EQ(seen, expected) << stride;
+  }
+}
+
 TEST_F(staging, what_is_only_read_is_not_copied_back) {
   const cuda::device_buffer there(device_, 64);
   device_->zero(there.data(), 64, nullptr);

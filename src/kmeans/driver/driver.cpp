@@ -173,18 +173,29 @@ Result driver<T>::for_engine(const Result& result) {
 template <class T>
 void driver<T>::store_centroids(const sealed_centroids<T>& from, const matrix_view<T>& to) {
   if (to.data == nullptr) return;
-  const matrix_view<T> here = staging_.write(to);
+  const matrix_view<T> here = staging_.overwrite(to);
   const auto copy = [&] {
-    for (std::int64_t j = 0; j < k_; ++j)
-      for (std::int64_t f = 0; f < n_; ++f) here(j, f) = from.values()[at(j * n_ + f)];
+    const T* const values = from.values().data();
+    each_centroid([&](std::int64_t j) {
+      if (here.column_stride == 1) {
+        std::copy_n(values + j * n_, n_, &here(j, 0));
+      } else {
+        for (std::int64_t f = 0; f < n_; ++f) here(j, f) = values[j * n_ + f];
+      }
+    });
   };
   if (!protects()) return copy();
   run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
     copy();
     recorder_.checked(1);
     core::vector<T> stored(at(k_ * n_));
-    for (std::int64_t j = 0; j < k_; ++j)
-      for (std::int64_t f = 0; f < n_; ++f) stored[at(j * n_ + f)] = here(j, f);
+    each_centroid([&](std::int64_t j) {
+      if (here.column_stride == 1) {
+        std::copy_n(&here(j, 0), n_, stored.begin() + j * n_);
+      } else {
+        for (std::int64_t f = 0; f < n_; ++f) stored[at(j * n_ + f)] = here(j, f);
+      }
+    });
     abft::finding found;
     found.word = seal_of(stored) == from.seal() ? abft::k_pass : abft::k_fail;
     found.residual = found.word == abft::k_pass ? 0 : std::numeric_limits<double>::quiet_NaN();

@@ -7,6 +7,7 @@
 #include "each_case.hpp"
 #include "kinds.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/cuda/layout/serve_args.hpp"
 #include "kmeans_stages.hpp"
 #include "support/half_precision.hpp"
 
@@ -225,6 +226,8 @@ void record_kinds(test::recording_device& on, const settings& wanted) {
     }
     if (half(what)) {
       for (const cuda::kernel_request& each : kmeans::cuda::kernel_names<float>::all(1, false, true)) (void)on.load(each);
+      if (kmeans::cuda::serves_labels(what.features, what.clusters))
+        (void)on.load(kmeans::cuda::kernel_names<float>::serve(what.features, what.clusters, true, false));
     }
     if (what.spherical) (void)on.load(kmeans::cuda::kernel_names<float>::unit_rows(half(what), false));
   }

@@ -77,4 +77,14 @@ __device__ __forceinline__ vector<float> load_features(const half_rows& from, st
   return made;
 }
 
+// The given points as rows. `Half`: of 16-bit numbers, which are widened as they are loaded.
+template <bool Half, class T>
+__device__ __forceinline__ auto given_rows_of(const given_points<T>& from) {
+  if constexpr (Half) {
+    return half_rows_of(from);
+  } else {
+    return feature_rows_of(static_cast<const T*>(from.points), from.row_stride, from.column_stride);
+  }
+}
+
 }  // namespace ballast::kmeans::cuda

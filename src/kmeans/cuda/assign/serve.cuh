@@ -2,12 +2,15 @@
 // centroids by products on tensor cores, and sums the inertia.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md, "Points as they are given".
 // Contract: the labels and sums of pass_kernel and exact_kernel, bit for bit. A label is certain if its score leads by more than the bound
-// of both errors (row_search.cuh); other rows are compared with all centroids, in double where working precision does not decide; rows
-// that the rounding of normalized coordinates leaves open (exact.cuh) by the coordinates as given.
+// of both errors (row_search.cuh). A row whose third best score is lower by more than that bound is decided between its two best centroids,
+// by distances in double; other rows are compared with all centroids, in double where working precision does not decide; rows that the
+// rounding of normalized coordinates leaves open (exact.cuh) by the coordinates as given.
 // With checks everything is computed again by another warp, from loads of its own and the second copy of the centroids. Both computations
 // are the same operations in the same order, so a fault shows as a difference of a bit: in the hash of all scores, in the label, in the
 // label as it is stored, or in the distance.
 #pragma once
+
+#include <type_traits>
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/sums.cuh"
@@ -65,7 +68,7 @@ __global__ void __launch_bounds__(k_serve_pack_threads)
 
 // The state of a thread. It has many members because places in shared memory are among them. With g = lane / 4 and t = lane % 4, the four
 // lanes of a group have rows g and g + 8 of 16; lane t has columns 2t and 2t + 1 of each tile. q numbers the rows of a lane.
-template <class T, int Warps, int Tiles, class Injector>
+template <class T, bool Half, int Warps, int Tiles, class Injector>
 struct serving {
   using fragment = operands<T>;
   using operand = typename fragment::rows;
@@ -73,13 +76,16 @@ struct serving {
   static_assert(sizeof(operand) == sizeof(uint4));
   static constexpr int k_threads = 32 * Warps, k_rows = k_pass_rows, k_halves = 2, k_scores = fragment::k_scores;
   static constexpr unsigned k_all = 0xffffffffu;
+  // Steps of site kmeans.index: the best and the second-best column of either row of a lane; a label by the coordinates as given; one by
+  // distances.
+  static constexpr int k_step_settled = 2 * k_halves, k_step_decided = k_step_settled + 1, k_index_steps = k_step_decided + 1;
 
   const launch& given;
   const serve_arguments<T>& a;
   const int lane, g, t, warp, n, slices, stride;
   std::int64_t first;  // the first row of the block
   int rows;            // its rows
-  feature_rows<T> points;
+  std::conditional_t<Half, half_rows, feature_rows<T>> points;
   // Shared memory, in the order of serve_shared_bytes.
   uint4* packed_rows;     // this warp's operands: k-slice by k-slice, each lane its own
   T* x;                   // this warp's: a row
@@ -99,7 +105,7 @@ struct serving {
         stride(slices * k_slice<T>),
         first(std::int64_t{blockIdx.x} * k_serve_rows),
         rows(static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_serve_rows)))),
-        points(feature_rows_of(static_cast<const T*>(a.given.points), a.given.row_stride, a.given.column_stride)) {
+        points(given_rows_of<Half>(a.given)) {
     unsigned char* at = arch::shared_memory();
     packed_rows = reinterpret_cast<uint4*>(at) + warp * slices * 32 + lane;
     at += Warps * slices * 32 * static_cast<int>(sizeof(uint4));
@@ -117,7 +123,7 @@ struct serving {
   __device__ __forceinline__ int struck_label(int time, int step, int label) const {
     if constexpr (!Injector::enabled) return label;
     auto own = static_cast<std::uint32_t>(label);
-    if (lane == 0 && time == 0) given.strike(index<1>{}, site::index, {blockIdx.x, gridDim.x, step, 4, warp, Warps}, &own);
+    if (lane == 0 && time == 0) given.strike(index<1>{}, site::index, {blockIdx.x, gridDim.x, step, k_index_steps, warp, Warps}, &own);
     return static_cast<int>(__shfl_sync(k_all, own, 0));
   }
   // Rows after the last one repeat it.
@@ -197,16 +203,50 @@ struct serving {
       spread[q] = max(2 * score_error<T>(bound, norm[q] * above, norm_above(cut[q]) * above).most(), static_cast<T>(k_comparable));
   }
 
-  // The search of a row: the largest score with its column, the second largest, and the sum of the bits of all scores.
+  // The search of a row: the three largest scores, the columns of the first two, and the sum of the bits of all scores.
   struct found {
-    T best, second;
-    int column;
+    T best, second, third;
+    int column, next;
     std::uint32_t hash;
+
+    // Takes the score of a column; among equals the one that came first stays ahead.
+    __device__ __forceinline__ void take(T score, int of) {
+      hash += static_cast<std::uint32_t>(ballast::cuda::bits(score));
+      const bool first = score > best;
+      place(min(best, score), first ? column : of);
+      column = first ? of : column;
+      best = max(best, score);
+    }
+    // Takes what other columns gave.
+    __device__ __forceinline__ void join(const found& other) {
+      hash += other.hash;
+      // The lower one of the seconds is below three other scores.
+      const bool behind = other.second > second;
+      next = behind ? other.next : next;
+      second = max(second, other.second);
+      third = max(third, other.third);
+      const bool first = other.best > best;
+      place(min(best, other.best), first ? column : other.column);
+      column = first ? other.column : column;
+      best = max(best, other.best);
+    }
+
+   private:
+    // Takes a score that is not the best.
+    __device__ __forceinline__ void place(T score, int of) {
+      third = max(third, min(second, score));
+      next = score > second ? of : next;
+      second = max(second, score);
+    }
   };
   __device__ __forceinline__ void find(const serve_centroids<T>& from, int time, found (&of)[k_halves]) const {
     using column = typename fragment::column;
 #pragma unroll
-    for (found& each : of) each = {lowest_score<T>(), lowest_score<T>(), a.k, 0};
+    for (found& each : of) {
+      each.best = each.second = each.third = lowest_score<T>();
+      each.column = each.next = a.k;
+      each.hash = 0;
+    }
     const int groups = a.shape.tiles() / Tiles;
 #pragma unroll 1
     for (int group = 0; group < groups; ++group) {
@@ -234,12 +274,7 @@ struct serving {
       for (int i = 0; i < Tiles; ++i) {
 #pragma unroll
         for (int v = 0; v < k_scores; ++v) {
-          const T score = scores[i * k_scores + v];
-          found& to = of[v / 2];
-          to.hash += static_cast<std::uint32_t>(ballast::cuda::bits(score));
-          to.second = max(to.second, min(to.best, score));
-          if (score > to.best) to.column = (group * Tiles + i) * k_tile_columns + 2 * t + v % 2;
-          to.best = max(to.best, score);
+          of[v / 2].take(scores[i * k_scores + v], (group * Tiles + i) * k_tile_columns + 2 * t + v % 2);
         }
       }
     }
@@ -247,12 +282,11 @@ struct serving {
     for (found& each : of) {
 #pragma unroll
       for (int apart = 1; apart < 4; apart *= 2) {
-        const T best = __shfl_xor_sync(k_all, each.best, apart), second = __shfl_xor_sync(k_all, each.second, apart);
-        const int other = __shfl_xor_sync(k_all, each.column, apart);
-        each.hash += __shfl_xor_sync(k_all, each.hash, apart);
-        each.second = max(max(each.second, second), min(each.best, best));
-        if (best > each.best) each.column = other;
-        each.best = max(each.best, best);
+        found other;
+        other.best = __shfl_xor_sync(k_all, each.best, apart), other.second = __shfl_xor_sync(k_all, each.second, apart);
+        other.third = __shfl_xor_sync(k_all, each.third, apart), other.column = __shfl_xor_sync(k_all, each.column, apart);
+        other.next = __shfl_xor_sync(k_all, each.next, apart), other.hash = __shfl_xor_sync(k_all, each.hash, apart);
+        each.join(other);
       }
     }
   }
@@ -321,29 +355,52 @@ struct serving {
 #pragma unroll 1
         for (; left != 0; left &= left - 1) {
           const int which = __shfl_sync(k_all, mine, __ffs(static_cast<int>(left)) - 1);
-          best.consider(exact_square(from + std::int64_t{which} * stride), which);
+          const T* const c[1] = {from + std::int64_t{which} * stride};
+          double square[1];
+          exact_squares(c, square);
+          best.consider(square[0], which);
         }
       }
     }
     return best.index;
   }
-  // The same, apart from the main loop, which needs the registers. It takes no reference to this: all addresses would lie in memory then.
-  static __device__ __noinline__ int nearest_of_all(const launch& given, const T* from) { return serving(given).search_all(from); }
-  // Returns ‖x − c‖² of the stored row in double, with the bits of exact_distance().
-  __device__ __forceinline__ double exact_square(const T* c) const {
-    double sum = 0;
+  // Returns the nearer one of two centroids, the lower index if they are equally far away.
+  __device__ __forceinline__ int search_two(const T* from, int one, int other) const {
+    const T* const c[2] = {from + std::int64_t{one} * stride, from + std::int64_t{other} * stride};
+    double square[2];
+    exact_squares(c, square);
+    nearest best;
+    best.index = a.k;
+    best.consider(square[0], one);
+    best.consider(square[1], other);
+    return best.index;
+  }
+  // Decides the stored row: between two centroids, or if `other` is none among all. Apart from the main loop, which needs the registers. It
+  // takes no reference to this: all addresses would lie in memory then.
+  static __device__ __noinline__ int nearest_of(const launch& given, const T* from, int one, int other) {
+    const serving by(given);
+    return static_cast<unsigned>(other) < static_cast<unsigned>(by.a.k) ? by.search_two(from, one, other) : by.search_all(from);
+  }
+  // Computes ‖x − c‖² of the stored row in double, with the bits of exact_distance().
+  template <int Count>
+  __device__ __forceinline__ void exact_squares(const T* const (&c)[Count], double (&to)[Count]) const {
+#pragma unroll
+    for (double& each : to) each = 0;
     for (int f = lane * k_vector<T>; f < stride; f += 32 * k_vector<T>) {
       const auto own = *reinterpret_cast<const vector<T>*>(x + f);
-      const auto other = arch::load_itself(reinterpret_cast<const vector<T>*>(c + f));
+      vector<T> other[Count];
 #pragma unroll
-      for (int i = 0; i < k_vector<T>; ++i) {
-        const double d = static_cast<double>(own.at[i]) - static_cast<double>(other.at[i]);
-        sum = fma(d, d, sum);
+      for (int e = 0; e < Count; ++e) other[e] = arch::load_itself(reinterpret_cast<const vector<T>*>(c[e] + f));
+#pragma unroll
+      for (int e = 0; e < Count; ++e) {
+#pragma unroll
+        for (int i = 0; i < k_vector<T>; ++i) {
+          const double d = static_cast<double>(own.at[i]) - static_cast<double>(other[e].at[i]);
+          to[e] = fma(d, d, to[e]);
+        }
       }
     }
-    double all[1] = {sum};
-    ballast::cuda::add_lanes<k_threads, 32, 1>(all);
-    return all[0];
+    ballast::cuda::add_lanes<k_threads, 32, 1>(to);
   }
 
   // Computes to[r] = k_lift² ‖point · scale − plain‖² for the 16 rows from `own` on and their labels, in double, with the bits of
@@ -396,7 +453,8 @@ struct serving {
         for (int f = 0; f < n; ++f) square = __fma_rn(static_cast<double>(x[f]), static_cast<double>(x[f]), square);
         if (!is_open_at<T>(static_cast<double>(static_cast<T>(square)), distances[r])) continue;
         const exact_arguments<T>& exact = a.exact[time];
-        const int label = struck_label(time, 2, nearest_given<false>(exact, first + r, 0, 1, bound_of(exact, distances[r])).index);
+        const int label =
+            struck_label(time, k_step_settled, nearest_given<Half>(exact, first + r, 0, 1, bound_of(exact, distances[r])).index);
         if (static_cast<unsigned>(label) >= static_cast<unsigned>(a.k) || label == of[r]) continue;
         changed = true;
         __syncwarp();  // the label is read
@@ -415,19 +473,26 @@ struct serving {
     T norm[k_halves], cut[k_halves], spread[k_halves];
     load_rows(from, own, time, norm, cut);
     bound_errors(from, norm, cut, spread);
-    found rows_of[k_halves];
-    find(from, time, rows_of);
+    found seen[k_halves];
+    find(from, time, seen);
     unsigned unsure[k_halves];
 #pragma unroll
     for (int q = 0; q < k_halves; ++q) {
-      found& each = rows_of[q];
+      found& each = seen[q];
       if (Injector::enabled && time == 0 && t == 0) {  // the lane that decides
-        const auto of_row = [&](int steps) { return inject::device_position{blockIdx.x, gridDim.x, q, steps, 8 * warp + g, 8 * Warps}; };
-        given.strike(index<1>{}, site::threshold, of_row(2), &spread[q]);
-        given.strike(index<1>{}, site::minimum, of_row(2), &each.best);
-        given.strike(index<1>{}, site::index, of_row(4), reinterpret_cast<std::uint32_t*>(&each.column));
+        const auto of_row = [&](int step, int steps) {
+          return inject::device_position{blockIdx.x, gridDim.x, k_halves * step + q, steps, 8 * warp + g, 8 * Warps};
+        };
+        given.strike(index<1>{}, site::threshold, of_row(0, k_halves), &spread[q]);
+        given.strike(index<1>{}, site::minimum, of_row(0, 2 * k_halves), &each.best);
+        given.strike(index<1>{}, site::minimum, of_row(1, 2 * k_halves), &each.third);
+        given.strike(index<1>{}, site::index, of_row(0, k_index_steps), reinterpret_cast<std::uint32_t*>(&each.column));
+        given.strike(index<1>{}, site::index, of_row(1, k_index_steps), reinterpret_cast<std::uint32_t*>(&each.next));
       }
-      const bool certain = each.best - each.second > spread[q] && static_cast<unsigned>(each.column) < static_cast<unsigned>(a.k);
+      const auto is_centroid = [&](int column) { return static_cast<unsigned>(column) < static_cast<unsigned>(a.k); };
+      const bool certain = each.best - each.second > spread[q] && is_centroid(each.column);
+      // No third centroid can be the nearest.
+      if (!(each.best - each.third > spread[q] && is_centroid(each.column))) each.next = a.k;
       const int r = own + 8 * q + g;
       unsure[q] = __ballot_sync(k_all, t == 0 && !certain && r < rows);
       if (t == 0) own_labels[r] = certain ? each.column : 0;
@@ -438,9 +503,11 @@ struct serving {
     for (int q = 0; q < k_halves; ++q) {
 #pragma unroll 1
       for (unsigned left = q == 0 ? unsure[0] : unsure[1]; left != 0; left &= left - 1) {
-        const int r = own + 8 * q + (__ffs(static_cast<int>(left)) - 1) / 4;
+        const int by = __ffs(static_cast<int>(left)) - 1, r = own + 8 * q + by / 4;
+        const int one = __shfl_sync(k_all, q == 0 ? seen[0].column : seen[1].column, by);
+        const int other = __shfl_sync(k_all, q == 0 ? seen[0].next : seen[1].next, by);
         store_row(from, first + r);
-        const int label = struck_label(time, 3, nearest_of_all(given, from.rows));
+        const int label = struck_label(time, k_step_decided, nearest_of(given, from.rows, one, other));
         if (lane == 0) own_labels[r] = label;
       }
     }
@@ -487,10 +554,10 @@ struct serving {
 };
 
 // One block labels k_serve_rows rows, 16 for each warp at a time.
-template <class T, int Warps, int Tiles, class Injector>
+template <class T, bool Half, int Warps, int Tiles, class Injector>
 __global__ void __launch_bounds__(32 * Warps, 2)
     serve_kernel(const __grid_constant__ ballast::cuda::kernel_launch<serve_arguments<T>, Injector> given) {
-  const serving<T, Warps, Tiles, Injector> all(given);
+  const serving<T, Half, Warps, Tiles, Injector> all(given);
   all.run();
 }
 

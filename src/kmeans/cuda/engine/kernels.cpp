@@ -163,11 +163,11 @@ auto kernel_names<T>::serve_pack(bool instrumented) -> request {
 }
 
 template <class T>
-auto kernel_names<T>::serve(std::int64_t n, std::int64_t k, bool instrumented) -> request {
+auto kernel_names<T>::serve(std::int64_t n, std::int64_t k, bool half, bool instrumented) -> request {
   const serve_policy chosen = serve_policy_of(n, k);
   return {.header = "kmeans/cuda/assign/serve.cuh",
           .expression = ballast::cuda::kernel_expression(
-              kernel("serve_kernel"), {k_type<T>, std::to_string(chosen.warps), std::to_string(chosen.tiles)}, instrumented),
+              kernel("serve_kernel"), {k_type<T>, literal(half), std::to_string(chosen.warps), std::to_string(chosen.tiles)}, instrumented),
           .threads = 32 * chosen.warps,
           .shared = serve_shared_bytes<T>(chosen, padded_features<T>(n)),
           .spills = 32,  // two registers
@@ -175,12 +175,12 @@ auto kernel_names<T>::serve(std::int64_t n, std::int64_t k, bool instrumented) -
 }
 
 template <class T>
-auto kernel_names<T>::serving(bool instrumented) -> std::vector<request> {
+auto kernel_names<T>::serving(bool instrumented, bool half) -> std::vector<request> {
   std::vector<request> made;
   if (sizeof(T) == 8) return made;
   made.push_back(serve_pack(instrumented));
   for (const std::int64_t n : {k_serve_features, k_serve_most_features})
-    for (const int k : {k_tile_columns, k_tile_columns + 1}) made.push_back(serve(n, k, instrumented));
+    for (const int k : {k_tile_columns, k_tile_columns + 1}) made.push_back(serve(n, k, half, instrumented));
   return made;
 }
 
@@ -301,14 +301,14 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   if (instrumented) made.push_back(what.f64 ? kernel_names<double>::seeding(8, false) : kernel_names<float>::seeding(8, false));
   if (!what.f64) {
     made.push_back(kernel_names<float>::serve_pack(instrumented));
-    if (serves_labels(what.n, what.k)) made.push_back(kernel_names<float>::serve(what.n, what.k, instrumented));
+    if (serves_labels(what.n, what.k)) made.push_back(kernel_names<float>::serve(what.n, what.k, false, instrumented));
   }
   for (ballast::cuda::kernel_request& each : what.f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false))
     made.push_back(std::move(each));
   pass_problem with_sums = what;
   with_sums.sums = true;
   const pass_policy chosen = choose_pass(with_sums, on);
-  for (ballast::cuda::kernel_request& each : pass_kernel_requests(with_sums, chosen, instrumented)) made.push_back(std::move(each));
+  for (ballast::cuda::kernel_request& each : pass_kernel_requests(with_sums, chosen, on, instrumented)) made.push_back(std::move(each));
   made.push_back(join_offer_request(instrumented));
   made.push_back(join_add_request(instrumented));
   allow_lines(made);
@@ -375,7 +375,7 @@ class kernel_set {
     }
   }
   void add_passes(const pass_problem& what, const pass_policy& with_sums) {
-    for (ballast::cuda::kernel_request& each : pass_kernel_requests(what, with_sums, false)) add_once({std::move(each)});
+    for (ballast::cuda::kernel_request& each : pass_kernel_requests(what, with_sums, on_, false)) add_once({std::move(each)});
   }
   // The kernels of points in compressed rows.
   void add_sparse() {
@@ -388,10 +388,10 @@ class kernel_set {
   }
   // The kernels that read points of 16 bits.
   void add_half() {
-    for (const int words : {1, 2}) {
-      auto half = kernel_names<float>::all(words, false, true);
-      allow_lines(half);
-      add_once(std::move(half));
+    for (auto list :
+         {kernel_names<float>::all(1, false, true), kernel_names<float>::all(2, false, true), kernel_names<float>::serving(false, true)}) {
+      allow_lines(list);
+      add_once(std::move(list));
     }
   }
   std::vector<ballast::cuda::kernel_request> made;

@@ -34,7 +34,7 @@ struct kernel_names {
   static request labelled(int words);
   // The kernels that label points as they are given, for a problem; f32.
   static request serve_pack(bool instrumented);
-  static request serve(std::int64_t n, std::int64_t k, bool instrumented);
+  static request serve(std::int64_t n, std::int64_t k, bool half, bool instrumented);
   static request seeding(int trials, bool instrumented);
   static request cover(bool instrumented);
   static request draw(bool instrumented);
@@ -54,7 +54,7 @@ struct kernel_names {
   // Returns the kernels that every call needs, with `words` words per sum.
   static std::vector<request> all(int words, bool instrumented, bool half = false);
   // Returns all instances of the kernels that label points as they are given; none in f64.
-  static std::vector<request> serving(bool instrumented);
+  static std::vector<request> serving(bool instrumented, bool half = false);
   // Returns the kernels of k-means‖.
   static std::vector<request> candidates(bool instrumented);
 };

@@ -22,7 +22,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   const normalized_points<T>& points = what_.points;
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   load_kernels();
-  shape_ = shape_of(problem_, with_sums_.policy);
+  shape_ = shape_of(problem_, passes_.with_sums.policy);
   const std::int64_t k = what_.k, stride = points.stride, columns = std::int64_t{points.columns} * points.words;
   const std::int64_t sums = std::int64_t{points.words} * sum_pitch(points.stride);  // numbers per cluster
   const auto size = static_cast<std::int64_t>(sizeof(T));
@@ -80,7 +80,7 @@ void lloyd<T>::load_kernels() {
   const normalized_points<T>& points = what_.points;
   const bool instrumented = call_.instrumented();
   if (what_.scheme) {
-    with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
+    passes_.with_sums.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
     update_ = &device_->load(update_request(problem_, instrumented));
     tiles_ =
         std::make_unique<tile_pass<T>>(device_, call_, points, what_.k, *what_.scheme, what_.tile ? &*what_.tile : nullptr, what_.flips);
@@ -92,21 +92,28 @@ void lloyd<T>::load_kernels() {
         what_.policy ? serving_pass{*what_.policy, false} : serve_pass(*device_, problem_, what_.all, instrumented);
     made.policy = serving.policy;
     made.general = serving.general;
-    const auto loaded = device_->load_all(pass_kernel_requests(problem_, made.policy, instrumented));
+    made.first_policy = what_.policy ? what_.first_policy : first_pass(problem_, made.policy, device_->about());
+    const auto loaded = device_->load_all(pass_kernel_requests(problem_, made.policy, made.first_policy, instrumented));
     made.with_sums = loaded[0];
     made.labels_only = loaded[1];
     made.update = loaded[2];
+    if (made.first_policy) made.first = loaded[3];
     for (int i = 0; i < 2; ++i) made.resident[i] = device_->resident_blocks(*loaded[static_cast<std::size_t>(i)]);
+    if (made.first_policy) made.resident[2] = device_->resident_blocks(*made.first);
     return made;
   };
   const pass_kernels found = what_.kept != nullptr && !what_.policy
                                  ? what_.kept->passes(points.words, points.weight != nullptr, what_.check, instrumented, load)
                                  : load();
   update_ = found.update;
-  with_sums_ = {found.with_sums, found.policy, found.resident[0]};
-  labels_only_ = {found.labels_only, found.policy, found.resident[1]};
-  labels_only_.policy.sums = sum_memory::none;
-  for (kernels* each : {&with_sums_, &labels_only_}) {
+  passes_.with_sums = {found.with_sums, found.policy, found.resident[0]};
+  passes_.labels_only = {found.labels_only, found.policy, found.resident[1]};
+  passes_.labels_only.policy.sums = sum_memory::none;
+  // Each block adds its sums to those of all: that must be little beside the rows.
+  constexpr std::int64_t k_least_rows = 4;  // least rows of a block for each cluster
+  if (found.first != nullptr && (what_.first_policy || points.m >= k_least_rows * found.resident[2] * what_.k))
+    passes_.first = {found.first, *found.first_policy, found.resident[2]};
+  for (kernels* each : {&passes_.with_sums, &passes_.labels_only, &passes_.first}) {
     const std::int64_t rows = pass_rows_of_block(each->policy);
     each->blocks = std::clamp<std::int64_t>(each->blocks, 1, (points.m + rows - 1) / rows);
   }
@@ -189,7 +196,7 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   a.events = call_.events();
   a.state = on_device ? at<loop_state>(offsets_.state) : nullptr;
   a.repeats = what_.repeats;
-  const kernels& with = with_sums ? with_sums_ : labels_only_;
+  const kernels& with = !with_sums ? passes_.labels_only : a.fresh && passes_.first.pass != nullptr ? passes_.first : passes_.with_sums;
   const auto launch = [&](std::int64_t first, const normalized_points<T>& points) -> void {
     a.points = points;
     a.labels = labels() + first;

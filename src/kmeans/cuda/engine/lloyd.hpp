@@ -55,13 +55,14 @@ struct lloyd_problem {
   std::optional<device_join> join;               // for a group of devices
   double spread = 0;                             // √(Σ‖x‖² / m)
   bool check = true;
-  int repeats = 0;                    // abft::attempts; 0: detect only
-  std::optional<pass_policy> policy;  // nothing: choose_pass
-  std::optional<tile_scheme> scheme;  // nothing: the default, one pass kernel
-  std::optional<tile_policy> tile;    // the policy of the scheme; nothing: choose_tile
-  std::uint64_t flips = 0;            // tile_arguments::flips, for a scheme
-  device_state* kept = nullptr;       // keeps the kernels for later calls, unless `policy` is set; may be null
-  device_lane* lane = nullptr;        // the memory of the call; null: memory of its own
+  int repeats = 0;                          // abft::attempts; 0: detect only
+  std::optional<pass_policy> policy;        // nothing: choose_pass
+  std::optional<pass_policy> first_policy;  // with `policy`: of passes that add every row; nothing: `policy`
+  std::optional<tile_scheme> scheme;        // nothing: the default, one pass kernel
+  std::optional<tile_policy> tile;          // the policy of the scheme; nothing: choose_tile
+  std::uint64_t flips = 0;                  // tile_arguments::flips, for a scheme
+  device_state* kept = nullptr;             // keeps the kernels for later calls, unless `policy` is set; may be null
+  device_lane* lane = nullptr;              // the memory of the call; null: memory of its own
 };
 
 // The result of a stretch of iterations.
@@ -147,7 +148,10 @@ class lloyd : public core::pooled {
   lloyd_problem<T> what_;
   pass_problem problem_;
   packed_shape shape_;
-  kernels with_sums_, labels_only_;
+  struct {
+    kernels with_sums, labels_only;
+    kernels first;  // first_pass(): adds every row; null: with_sums
+  } passes_;
   std::unique_ptr<tile_pass<T>> tiles_;  // the kernels of a scheme, instead of these two
   const ballast::cuda::kernel* update_ = nullptr;
   lane_buffer memory_;

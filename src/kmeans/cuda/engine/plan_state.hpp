@@ -35,8 +35,8 @@ enum kernel_number : int {
   k_far_kernel = k_given_distances_kernel + 2,
   k_exact_kernel = k_far_kernel + 2,
   k_settle_kernel = k_exact_kernel + 2,
-  k_serve_pack_kernel = k_settle_kernel + 2,
-  k_serve_kernel,
+  k_serve_kernel = k_settle_kernel + 2,
+  k_serve_pack_kernel = k_serve_kernel + 2,
   k_fold_ranges_kernel,
   k_fold_sums_kernel,
   k_keep_kernel,
@@ -62,7 +62,9 @@ struct pass_kernels {
   const ballast::cuda::kernel* with_sums = nullptr;
   const ballast::cuda::kernel* labels_only = nullptr;
   const ballast::cuda::kernel* update = nullptr;
-  std::int64_t resident[2] = {};  // blocks of either pass that the device runs at the same time
+  std::optional<pass_policy> first_policy;  // first_pass()
+  const ballast::cuda::kernel* first = nullptr;
+  std::int64_t resident[3] = {};  // blocks of each pass that the device runs at the same time: with sums, labels only, first
 };
 
 // Device memory of a call, which its plan keeps for the next one: memory is lent by size, and goes back when its owner does not need it any

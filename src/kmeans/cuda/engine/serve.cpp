@@ -15,7 +15,7 @@ template <class T>
 void cuda_engine<T>::serve_only(bool labels) {
   serves_ = !weighted() && !ranks_ && point_stream_.kept() == kept_points::all;
   if (labels && serves_)
-    serves_ = sizeof(T) == 4 && !half() && !scheme_named(what_.scheme) && serves_labels(n_, k_) &&
+    serves_ = sizeof(T) == 4 && !scheme_named(what_.scheme) && serves_labels(n_, k_) &&
               serve_shared_bytes<T>(serve_policy_of(n_, k_), padded_features<T>(n_)) <= device_->about().shared_per_block;
 }
 
@@ -102,8 +102,8 @@ summed_twice cuda_engine<T>::serve(const sealed_centroids<T>& centroids, const c
     }
     launch(
         k_serve_pack_kernel, [](bool instrumented) { return names::serve_pack(instrumented); }, std::int64_t{copies} * tiles, given);
-    launch(
-        k_serve_kernel, [&](bool instrumented) { return names::serve(n_, k_, instrumented); }, blocks, given);
+    launch_given(
+        k_serve_kernel, [&](bool half, bool instrumented) { return names::serve(n_, k_, half, instrumented); }, blocks, given);
     read(results);
   };
   if (!protect_) {

@@ -26,13 +26,13 @@ requests first_kernels(const problem& size, const options& wanted, bool protect,
   if (wanted.init == init::kmeans_parallel) {
     for (ballast::cuda::kernel_request& each : kernel_names<T>::candidates(false)) made.push_back(std::move(each));
   }
-  if (!f64 && !half && serves_labels(size.features, size.clusters)) {
+  if (!f64 && serves_labels(size.features, size.clusters)) {
     made.push_back(kernel_names<T>::serve_pack(false));
-    made.push_back(kernel_names<T>::serve(size.features, size.clusters, false));
+    made.push_back(kernel_names<T>::serve(size.features, size.clusters, half, false));
   }
   const pass_problem pass{f64, size.features, size.clusters, words, false, protect, true};
-  for (ballast::cuda::kernel_request& each : pass_kernel_requests(pass, serve_pass(on, pass, size.points, false).policy, false))
-    made.push_back(std::move(each));
+  const pass_policy policy = serve_pass(on, pass, size.points, false).policy;
+  for (ballast::cuda::kernel_request& each : pass_kernel_requests(pass, policy, on.about(), false)) made.push_back(std::move(each));
   return made;
 }
 

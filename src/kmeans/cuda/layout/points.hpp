@@ -39,24 +39,28 @@ inline constexpr int k_operand_rows = 16;     // per tile
 inline constexpr int k_operand_block = 128;   // rows
 inline constexpr int k_operand_numbers = 16;  // features per row and k-slice of f32
 BALLAST_HD constexpr std::int64_t operand_index(std::int64_t i, int f, int stride) {
-  const auto r = static_cast<int>(i % k_operand_rows), c = f % k_operand_numbers;
-  const auto tile = static_cast<int>(i % k_operand_block / k_operand_rows);
-  const int lane = r % 8 * 4 + c / 4, word = r / 8 + c % 4 / 2 * 2;
-  const int slice = f / k_operand_numbers * k_operand_block + tile * k_operand_rows;  // before this k-slice of this tile, in rows of a
-                                                                                      // k-slice
-  return i / k_operand_block * k_operand_block * stride + slice * k_operand_numbers + lane * 8 + word * 2 + c % 2;
+  // Without signs these divisions are shifts; and there are fewer than 2^32 rows (k_most_rows).
+  const auto row = static_cast<std::uint32_t>(i), column = static_cast<std::uint32_t>(f);
+  const std::uint32_t r = row % k_operand_rows, c = column % k_operand_numbers, tile = row % k_operand_block / k_operand_rows;
+  const std::uint32_t lane = r % 8 * 4 + c / 4, word = r / 8 + c % 4 / 2 * 2;
+  // Before this k-slice of this tile, in rows of a k-slice.
+  const std::uint32_t slice = column / k_operand_numbers * k_operand_block + tile * k_operand_rows;
+  return std::int64_t{row / k_operand_block * k_operand_block} * stride + slice * k_operand_numbers + lane * 8 + word * 2 + c % 2;
 }
 
-// The place of number `e` of the tiles of 16 rows in a slab of `rows` rows, a multiple of 16, in the order of operand_index: k-slice by
+// The place of number `e` of the tiles of 16 rows in a slab of 2^row_bits rows, 16 or more, in the order of operand_index: k-slice by
 // k-slice. `feature`: from the first of the slab on.
 struct operand_place {
   int row, feature;
 };
-BALLAST_HD constexpr operand_place operand_place_of(int e, int rows) {
-  const int slice = e / (rows * k_operand_numbers), in_slice = e % (rows * k_operand_numbers);
-  const int tile = in_slice / (k_operand_rows * k_operand_numbers), in_tile = in_slice % (k_operand_rows * k_operand_numbers);
-  const int lane = in_tile / 8, word = in_tile % 8 / 2;
-  return {tile * k_operand_rows + lane / 4 + word % 2 * 8, slice * k_operand_numbers + lane % 4 * 4 + word / 2 * 2 + in_tile % 2};
+BALLAST_HD constexpr operand_place operand_place_of(int e, int row_bits) {
+  constexpr std::uint32_t in_all = k_operand_rows * k_operand_numbers;  // numbers of a k-slice of a tile
+  const auto number = static_cast<std::uint32_t>(e), in_slab = std::uint32_t{k_operand_numbers} << row_bits;
+  const std::uint32_t slice = number / k_operand_numbers >> row_bits, in_slice = number & (in_slab - 1);
+  const std::uint32_t tile = in_slice / in_all, in_tile = in_slice % in_all;
+  const std::uint32_t lane = in_tile / 8, word = in_tile % 8 / 2;
+  return {static_cast<int>(tile * k_operand_rows + lane / 4 + word % 2 * 8),
+          static_cast<int>(slice * k_operand_numbers + lane % 4 * 4 + word / 2 * 2 + in_tile % 2)};
 }
 // Bytes per number in normalized_points::operand: none in f64.
 template <class T>

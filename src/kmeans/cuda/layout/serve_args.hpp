@@ -1,4 +1,4 @@
-// Labels of points as they are given: the arguments of serve.cuh, and which points its kernel can take.
+// Labels of points as they are given, in f32 or of 16 bits: the arguments of serve.cuh, and which points its kernel can take.
 // Layer: backend "cuda" of K-Means, shared by host and kernels.
 #pragma once
 

@@ -124,6 +124,7 @@ struct find_arguments {
 
 inline constexpr int k_row_threads = 256;
 inline constexpr int k_normalize_elements = 4;  // per thread
+inline constexpr int k_normalize_bits = 10;     // a tile has 2^10 elements
 
 template <class T>
 struct normalize_arguments {

@@ -40,7 +40,11 @@ __global__ void __launch_bounds__(k_row_threads)
   const normalize_arguments<T>& a = given.arguments;
   T* const tile = reinterpret_cast<T*>(arch::shared_memory());
   const int thread = static_cast<int>(threadIdx.x);
-  const int rows = k_row_threads * k_normalize_elements / a.lanes;
+  static_assert(k_row_threads * k_normalize_elements == 1 << k_normalize_bits);
+  // Shifts: a division by a number that the compiler does not know takes more instructions than all else for an element.
+  const int lane_bits = __ffs(a.lanes) - 1, row_bits = k_normalize_bits - lane_bits, rows = 1 << row_bits;
+  const auto row_of = [&](int e) { return e >> lane_bits; };
+  const auto column_of = [&](int e) { return e & (a.lanes - 1); };
   const auto tiles = static_cast<unsigned>(a.stride / a.lanes);
   const std::int64_t first = std::int64_t{blockIdx.x / tiles} * rows;
   const int column = static_cast<int>(blockIdx.x % tiles) * a.lanes;
@@ -48,20 +52,20 @@ __global__ void __launch_bounds__(k_row_threads)
 #pragma unroll
   for (int i = 0; i < k_normalize_elements; ++i) {
     const int e = i * k_row_threads + thread;
-    const int r = a.rows_first ? e % rows : e / a.lanes;
-    const int c = a.rows_first ? e / rows : e % a.lanes;
+    const int r = a.rows_first ? e & (rows - 1) : row_of(e);
+    const int c = a.rows_first ? e >> row_bits : column_of(e);
     const bool there = first + r < a.given.m && column + c < a.given.n;
     x[i] = there ? compute_x<Half>(a.given, first + r, column + c) : T(0);
   }
   if (a.rows_first) {
     for (int i = 0; i < k_normalize_elements; ++i) {
       const int e = i * k_row_threads + thread;
-      tile[e / rows * (rows + 1) + e % rows] = x[i];
+      tile[(e >> row_bits) * (rows + 1) + (e & (rows - 1))] = x[i];
     }
     __syncthreads();  // the tile is stored
     for (int i = 0; i < k_normalize_elements; ++i) {
       const int e = i * k_row_threads + thread;
-      x[i] = tile[e % a.lanes * (rows + 1) + e / a.lanes];
+      x[i] = tile[column_of(e) * (rows + 1) + row_of(e)];
     }
     __syncthreads();  // the tile is read
   }
@@ -69,15 +73,15 @@ __global__ void __launch_bounds__(k_row_threads)
                {std::int64_t{blockIdx.x}, std::int64_t{gridDim.x}, 1, 2, thread, k_row_threads}, x);
   for (int i = 0; i < k_normalize_elements; ++i) {
     const int e = i * k_row_threads + thread;
-    const std::int64_t row = first + e / a.lanes;
-    if constexpr (sizeof(T) == 4) tile[e / a.lanes * (a.lanes + 1) + e % a.lanes] = x[i];
-    if (row < a.given.m) a.x[row * a.stride + column + e % a.lanes] = x[i];
+    const std::int64_t row = first + row_of(e);
+    if constexpr (sizeof(T) == 4) tile[row_of(e) * (a.lanes + 1) + column_of(e)] = x[i];
+    if (row < a.given.m) a.x[row * a.stride + column + column_of(e)] = x[i];
   }
   if constexpr (sizeof(T) == 4) {
     __syncthreads();  // the tile is stored
     auto* const words = reinterpret_cast<std::uint32_t*>(a.operand);
     for (int w = thread; w < k_row_threads * k_normalize_elements / 2; w += k_row_threads) {
-      const operand_place at = operand_place_of(2 * w, rows);
+      const operand_place at = operand_place_of(2 * w, row_bits);
       if (first + at.row >= a.given.m) continue;
       const T* const pair = tile + at.row * (a.lanes + 1) + at.feature;
       words[operand_index(first + at.row, column + at.feature, a.stride) / 2] = as_operand(pair[0]) | std::uint32_t{as_operand(pair[1])}
@@ -178,25 +182,39 @@ template <class T, class Value>
 __device__ __forceinline__ void load_tile(T* tile, int rows, int features, bool rows_first, bool mirrored, Value&& value) {
   constexpr int together = 8;
   const int thread = static_cast<int>(mirrored ? k_row_threads - 1 - threadIdx.x : threadIdx.x);
+  // place(step, r, f): the row and the feature of the element that this thread loads in one of 2^bits steps. all: every feature is there.
+  const auto load = [&](int bits, bool all, auto&& place) {
+#pragma unroll 1
+    for (int begin = 0; begin < 1 << bits; begin += together) {
+      T own[together];
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        int r = 0, f = 0;
+        place(begin + i, r, f);
+        if (r < rows && (all || f < features)) own[i] = value(r, f);
+      }
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        int r = 0, f = 0;
+        place(begin + i, r, f);
+        if (r < rows && (all || f < features)) tile[r * k_tile_stride<T> + f] = own[i];
+      }
+    }
+  };
+  if (features == k_tile_features<T> && !rows_first) {
+    // Each thread has one feature of rows at a constant distance: addresses are sums.
+    constexpr int bits = sizeof(T) == 4 ? 5 : 4, apart = k_row_threads >> bits;
+    static_assert(1 << bits == k_tile_features<T>);
+    const int own_row = thread >> bits, own_feature = thread & (k_tile_features<T> - 1);
+    return load(bits, true, [&](int step, int& r, int& f) { r = own_row + step * apart, f = own_feature; });
+  }
   int bits = 0;  // 2^bits: threads that load neighbouring features
   while (1 << bits < features) ++bits;
-  const int steps = 1 << bits;
-#pragma unroll 1
-  for (int begin = 0; begin < steps; begin += together) {
-    T own[together];
-#pragma unroll
-    for (int i = 0; i < together; ++i) {
-      const int e = (begin + i) * k_row_threads + thread;
-      const int r = rows_first ? e % k_row_threads : e >> bits, f = rows_first ? e / k_row_threads : e & (steps - 1);
-      if (r < rows && f < features) own[i] = value(r, f);
-    }
-#pragma unroll
-    for (int i = 0; i < together; ++i) {
-      const int e = (begin + i) * k_row_threads + thread;
-      const int r = rows_first ? e % k_row_threads : e >> bits, f = rows_first ? e / k_row_threads : e & (steps - 1);
-      if (r < rows && f < features) tile[r * k_tile_stride<T> + f] = own[i];
-    }
-  }
+  load(bits, false, [&](int step, int& r, int& f) {
+    const int e = step * k_row_threads + thread;
+    r = rows_first ? e & (k_row_threads - 1) : e >> bits;
+    f = rows_first ? e / k_row_threads : e & ((1 << bits) - 1);
+  });
 }
 
 // Calls use(begin, count) for each tile of a block's rows, as load_tile stores it: features `begin` to begin + count − 1 of `features`.
@@ -254,12 +272,14 @@ __device__ __forceinline__ void add_columns(const normalized_points<T>& p, T* ti
   use(column + c, g, sum);
 }
 
+inline constexpr int k_row_bits = 8;
+static_assert(k_row_threads == 1 << k_row_bits);
 // Flags the rows whose numbers in operand format are not those of the tile, features `begin` and later. Called by the block.
 __device__ __forceinline__ void compare_operands(const normalized_points<float>& p, std::int64_t first, int rows, const float* tile,
                                                  int begin, int count, row_flags& flags) {
   const auto* const words = reinterpret_cast<const std::uint32_t*>(p.operand);
   for (int w = static_cast<int>(threadIdx.x); w < k_row_threads * count / 2; w += k_row_threads) {
-    const operand_place at = operand_place_of(2 * w, k_row_threads);
+    const operand_place at = operand_place_of(2 * w, k_row_bits);
     if (at.row >= rows) continue;
     const float* const pair = tile + at.row * k_tile_stride<float> + at.feature;
     const std::uint32_t expected = as_operand(pair[0]) | std::uint32_t{as_operand(pair[1])} << 16;

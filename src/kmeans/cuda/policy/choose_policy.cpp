@@ -246,6 +246,14 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
   return can_run(what, chosen, on) ? chosen : made;
 }
 
+std::optional<pass_policy> first_pass(const pass_problem& what, const pass_policy& chosen, const ballast::cuda::capabilities& on) {
+  // General passes read the centroids from global memory, and have only the forms that are in the bundle.
+  if (chosen.sums != sum_memory::global || chosen.centroids != centroid_memory::shared) return std::nullopt;
+  pass_policy made = chosen;
+  made.sums = sum_memory::shared;
+  return can_run(what, made, on) ? std::optional(made) : std::nullopt;
+}
+
 namespace {
 
 int usual_words(bool f64) { return f64 ? 2 : 1; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ class pass_tuning;
 // Returns the policy by rules over the capabilities of the device (docs/design/kmeans-cuda.md has the reasons), or the entry of the tuning
 // table for the problem, if it can run. `tuned` null: the table of the installation.
 pass_policy choose_pass(const pass_problem& problem, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
+// Returns the policy of a pass that adds every row, as the first one of a run does, beside `chosen` for the others; nothing if that is
+// `chosen` as well. Later passes add few rows and may be faster with sums in global memory. A block of the first one adds in shared
+// memory then, if it has room there: in global memory all blocks add to the same few sums at the same time.
+std::optional<pass_policy> first_pass(const pass_problem& problem, const pass_policy& chosen, const ballast::cuda::capabilities& on);
 // Returns one of a small set of policies that computes the problem on any device, slower than the one above but with the same labels and
 // sums: its kernels are in the bundle and serve the first calls of a problem. It reads the packed centroids from global memory, and keeps
 // rows in registers if they have 1, 2, 4 or 8 k-slices and the call is of the most common kind: checked, unweighted, with the usual words.
