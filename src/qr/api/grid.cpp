@@ -47,9 +47,14 @@ grid_factors<S> factor_grid_of(std::span<const S> local, std::span<const int> de
   check_group_of_grid(where, token);
   group_operation<S> call(where, now, token, group_call::factor_grid, 0);
   made.report = call.run([&] {
-    const grid_seat seat{layout_of(desc, grid, call.over().size()), static_cast<int>(call.over().place())};
-    const matrix_view<const S> A = local_view(local, desc, seat.layout, seat.rank);
-    check_alike(call.over(), desc, grid, token);
+    grid_seat seat;
+    matrix_view<const S> A;
+    const auto check = [&] {
+      seat = {layout_of(desc, grid, call.over().size()), static_cast<int>(call.over().place())};
+      A = local_view(local, desc, seat.layout, seat.rank);
+      return alike_in(desc, grid);
+    };
+    call.check_together(check, unlike_layouts(token));
     std::copy(desc.begin(), desc.end(), made.desc.begin());
     made.rank = seat.rank;
     made.desc[8] = static_cast<int>(std::max<index>(A.rows, 1));
@@ -412,7 +417,7 @@ inline namespace abi_1 {
 #define BALLAST_DEFINE(S)                                                                                                            \
   grid_factors<S> factor_grid(std::span<const S> local, std::span<const int> desc, const process_grid& grid, const execution& where, \
                               const call& now) {                                                                                     \
-    return factor_grid_of<S>(local, desc, grid, where, now);                                                                         \
+    return prepare_call(where.group, [&] { return factor_grid_of<S>(local, desc, grid, where, now); });                              \
   }
 BALLAST_DEFINE(float)
 BALLAST_DEFINE(double)
@@ -434,22 +439,22 @@ matrix<T> grid_factors<T>::r() const {
 
 template <class T>
 computed<T> grid_factors<T>::q(const call& now) const {
-  return q_on_grid(*this, now);
+  return prepare_call(where.group, [&] { return q_on_grid(*this, now); });
 }
 
 template <class T>
 computed<T> grid_factors<T>::apply(matrix_view<const T> C, const call& now) const {
-  return product_on(*this, false, C, now);
+  return prepare_call(where.group, [&] { return product_on(*this, false, C, now); });
 }
 
 template <class T>
 computed<T> grid_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
-  return product_on(*this, true, B, now);
+  return prepare_call(where.group, [&] { return product_on(*this, true, B, now); });
 }
 
 template <class T>
 computed<T> grid_factors<T>::solve(matrix_view<const T> B, const call& now) const {
-  return solution_on_grid(*this, B, now);
+  return prepare_call(where.group, [&] { return solution_on_grid(*this, B, now); });
 }
 
 template class grid_factors<float>;
