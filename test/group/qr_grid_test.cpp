@@ -417,8 +417,8 @@ TEST(qr_grid_messages, go_along_rows_and_columns) {
           all += sent;
           if (row_of(from) != row_of(to) && column_of(from) != column_of(to)) beside += sent;
         }
-      // Exchanges of all: the arguments, whether numbers are finite, the verdict, the report; and a word for all panels but one.
-      const int of_all = 4 + (product ? 0 : panels - 1);
+      // Exchanges of all: the arguments, whether numbers are finite, the verdict, the report; and a word for each panel.
+      const int of_all = 4 + (product ? 0 : panels);
       const bool relayed = ranks > 8;
       int steps = 0;
       while (1 << steps < ranks) ++steps;

@@ -2,6 +2,7 @@
 // Layer: algorithm, over group/session.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -92,9 +93,11 @@ class group_operation {
     } catch (const invalid_argument_error& wrong) {
       refused = wrong.what();
     }
-    std::vector<std::byte> block(1, std::byte{refused.empty() ? std::uint8_t{0} : std::uint8_t{1}});
-    const auto put = [&](std::span<const std::byte> bytes) { block.insert(block.end(), bytes.begin(), bytes.end()); };
-    refused.empty() ? put(std::as_bytes(std::span<const std::int64_t>(numbers))) : put(std::as_bytes(std::span<const char>(refused)));
+    const auto own =
+        refused.empty() ? std::as_bytes(std::span<const std::int64_t>(numbers)) : std::as_bytes(std::span<const char>(refused));
+    std::vector<std::byte> block(own.size() + 1, std::byte{0});  // the first says whether it refuses
+    block[0] = static_cast<std::byte>(refused.empty() ? 0 : 1);
+    std::ranges::copy(own, block.begin() + 1);
     const std::vector<wire::bytes> all = over_.gather(block);
     if (!refused.empty()) throw invalid_argument_error(refused);
     bool alike = true;
