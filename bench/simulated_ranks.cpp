@@ -3,6 +3,7 @@
 // Computing takes no simulated time, so a call lasts as long as its messages do. Prints a line of JSON for each call, from rank 0: ranks,
 // simulated seconds from the moment at which all have begun, the most messages and bytes that one rank sent.
 // Layer: benchmark program, built only by that script.
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -148,6 +149,29 @@ int main(int count, char** words) {
       const std::vector<double> a = normal_numbers<double>(at.engine->rank(), rows * columns);
       at.time("QR of rows, " + std::to_string(columns) + " columns",
               [&] { return qr::factor_rows(row_major<const double>(a.data(), rows, columns), at.how()).report.verdict; });
+    }
+    if (wanted("grid")) {
+      // Two panels or more for each process column.
+      const int size = at.engine->size();
+      int p = 1;
+      for (int rows = 1; rows * rows <= size; ++rows)
+        if (size % rows == 0) p = rows;
+      const int q = size / p, n = 8 * std::max(16, 2 * q);
+      const qr::process_grid grid{.rows = p, .columns = q};
+      std::vector<int> desc = {1, 0, n, n, 8, 8, 0, 0, 1};
+      const qr::layout_part own = qr::part_of_layout(desc, grid, at.engine->rank());
+      desc[8] = static_cast<int>(own.rows.count());
+      const std::vector<double> a =
+          normal_numbers<double>(at.engine->rank(), static_cast<std::size_t>(own.rows.count() * own.columns.count()));
+      const std::string name = " on a grid of " + std::to_string(p) + " x " + std::to_string(q) + ", " + std::to_string(n / 8) + " panels";
+      qr::grid_factors<double> factors;
+      at.time("QR" + name, [&] {
+        factors = qr::factor_grid(std::span<const double>(a), desc, grid, at.how());
+        return factors.report.verdict;
+      });
+      const std::vector<double> b(static_cast<std::size_t>(own.rows.count()), 1.0);
+      at.time("Product with Q" + name,
+              [&] { return factors.apply_transposed(column_major<const double>(b.data(), own.rows.count(), 1)).report.verdict; });
     }
     // 4096 numbers of each rank.
     std::int64_t side = 1;

@@ -25,9 +25,9 @@ namespace ballast::tools {
 
 // The ranks of a group that run a command together: each reads its part of the rows, and the first prints and writes.
 struct ranks {
-  ballast::group group;  // none: the command runs alone
+  ballast::group group = {};  // none: the command runs alone
   // Returns on the first rank the numbers of all, in the order of ranks; on the others nothing.
-  std::function<std::vector<std::int32_t>(std::vector<std::int32_t>)> gather;
+  std::function<std::vector<std::int32_t>(std::vector<std::int32_t>)> gather = {};
   bool several() const { return static_cast<bool>(group); }
   array_part rows() const { return {.rows = {group.rank(), group.size()}}; }
 };

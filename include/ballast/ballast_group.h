@@ -60,14 +60,19 @@ BALLAST_C_API void ballast_group_destroy(ballast_group* group);
 BALLAST_C_API int32_t ballast_group_place(const ballast_group* group, int32_t* rank, int32_t* ranks, ballast_error* error);
 // Returns when every rank has called it. Errors: rank_lost.
 BALLAST_C_API int32_t ballast_group_barrier(const ballast_group* group, ballast_error* error);
+// This rank does not make the call that comes next: the other ranks leave that call at once with BALLAST_INTERNAL_ERROR and a message
+// that names this rank, instead of waiting for `patience`. For a caller who refuses arguments himself: a call that fails has told the
+// others. Errors: device_error.
+BALLAST_C_API int32_t ballast_group_leave_call(const ballast_group* group, ballast_error* error);
 // The group of calls with these options; null: none. A group and the option `devices` exclude each other: plans refuse both together.
 BALLAST_C_API int32_t ballast_options_set_group(ballast_options* options, const ballast_group* group, ballast_error* error);
 
 // QR of a matrix of any shape (m x n) by block columns, on the group of `options`: rank p of P has the blocks p, p + P, p + 2P ... of
 // `block` columns, one beside the other, as ScaLAPACK on a grid of 1 x P processes. Float, double or complex numbers; backends auto, cpu
 // and reference. With the option `devices` one call passes all columns, of float or double: results are whole then. The object is
-// immutable. All ranks make the same calls in the same order. A wrong tensor ends the call of its rank, and those of the others after
-// `patience` at the latest. Errors: as ballast_qr_factor, and rank_lost. docs/distributed.md.
+// immutable. All ranks make the same calls in the same order. A wrong argument ends the call of its rank, and those of the others at
+// once, with a message that names the rank; a handle of factors that is null or of another kind tells them nothing. Errors: as
+// ballast_qr_factor, and rank_lost. docs/distributed.md.
 typedef struct ballast_column_factors ballast_column_factors;
 
 // *count <- the number of columns that a rank has of `columns` columns. Errors: invalid_argument.

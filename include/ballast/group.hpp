@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <ballast/types.hpp>
@@ -72,6 +73,12 @@ class group {
   BALLAST_API std::vector<int> ranks() const;
   // Returns when every rank has called it. Throws rank_lost_error.
   BALLAST_API void barrier() const;
+  // The number of calls that this rank has begun or left.
+  BALLAST_API std::uint64_t calls() const;
+  // This rank does not make the call that comes next, its arguments were refused, say: the other ranks leave that call at once with an
+  // error that names this rank, instead of waiting for `patience`. For a caller who refuses arguments himself; a call that throws has told
+  // the others already, see prepare_call(). Does nothing on devices. Throws what the engine throws.
+  BALLAST_API void leave_call() const;
 
   struct state;  // src/group/state.hpp
   state* internal() const noexcept { return state_.get(); }
@@ -79,6 +86,22 @@ class group {
  private:
   std::shared_ptr<state> state_;
 };
+
+// Returns work(), which prepares a call on a group and makes it: reads and converts operands, makes a plan. If an exception leaves it
+// before the call has begun, the other ranks are told by leave_call().
+template <class Work>
+decltype(auto) prepare_call(const group& ranks, Work&& work) {
+  const std::uint64_t before = ranks.calls();
+  try {
+    return std::forward<Work>(work)();
+  } catch (...) {
+    try {
+      if (ranks.calls() == before) ranks.leave_call();
+    } catch (...) {  // the first error is the one to tell
+    }
+    throw;
+  }
+}
 
 }  // namespace abi_1
 }  // namespace ballast

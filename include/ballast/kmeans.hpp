@@ -139,9 +139,10 @@ struct batch_results {
 // k·n within its shared memory, no k-means‖). Labels of "tensor" and of the last three are exact in f64; in f32 they are those of TF32
 // products.
 // On a group (execution::group) each rank passes its own rows, problem::points of them, which may be 0; the rows of all ranks in the order
-// of ranks are the points of the problem. Clusters, options and centroids must be the same on all ranks. Centroids, inertia, iterations and
-// report are those of all rows, on every rank; labels and distances those of the rank's own. The bits do not depend on the number of ranks,
-// nor on how the rows are divided. One iteration sums about 16 k n bytes over the ranks. If a rank is lost, the others load its rows by
+// of ranks are the points of the problem. Clusters, options, centroids and protection must be the same on all ranks; call::on_progress on
+// any rank makes all compute the inertia of each iteration. Centroids, inertia, iterations and report are those of all rows, on every rank;
+// labels and distances those of the rank's own. The bits do not depend on the number of ranks, nor on how the rows are divided. One
+// iteration sums about 16 k n bytes over the ranks. If a rank is lost, the others load its rows by
 // data::reload and go on with the iteration that it was lost in: the result has the same bits. Not on a group: the cuda backend, k-means‖,
 // batches.
 //

@@ -6,7 +6,7 @@ from . import _core
 from ._device import DeviceArray, as_array
 from ._errors import InvalidArgumentError, UnsupportedError, UnsupportedTypeError
 from ._exchange import taken
-from ._protection import call, current, execution, record
+from ._protection import call, current, execution, prepares_call, record
 
 __all__ = ["ColumnFactors", "GridFactors", "RowFactors", "block_columns", "factor_columns", "factor_grid", "factor_rows", "from_block_columns",
            "layout_part", "to_block_columns"]
@@ -48,7 +48,7 @@ def _beside(b, name, dtype):
 
 class _Factors:
     def __init__(self, made, dtype):
-        self._made, self.dtype = made, np.dtype(dtype)
+        self._made, self.dtype, self._group = made, np.dtype(dtype), current().group
         record(made.report)
 
     def _result(self, rows, columns):
@@ -100,14 +100,17 @@ class RowFactors(_Factors):
         self._made.r(out)
         return out
 
+    @prepares_call
     def Q(self):
         """This rank's rows of Q."""
         return self._compute(self._made.q, out=self._result(self._rows, self._columns))
 
+    @prepares_call
     def multiply(self, c, adjoint=False):
         """This rank's rows of Q c, c (n × p) the same on all ranks; with `adjoint` Qᵀ c (n × p), of this rank's rows of c."""
         return self._product(c, "c", self._made.multiply, self._columns if adjoint else self._rows, bool(adjoint))
 
+    @prepares_call
     def solve(self, b):
         """The least-squares solution (n × p) for this rank's rows of b. Dependent columns: RankDeficientError."""
         return self._product(b, "b", self._made.solve, self._columns)
@@ -131,14 +134,17 @@ class ColumnFactors(_Stored):
         self._made.r(out)
         return out
 
+    @prepares_call
     def Q(self):
         """This rank's columns of Q, those that block_columns(min(m, n), block) names; on devices all."""
         return self._compute(self._made.q, out=self._result(self.shape[0], self._of_q()))
 
+    @prepares_call
     def multiply(self, c, adjoint=False):
         """Q c, or Qᴴ c with `adjoint`, for this rank's own c, m × p with any p."""
         return self._product(c, "c", self._made.multiply, self.shape[0], bool(adjoint))
 
+    @prepares_call
     def solve(self, b):
         """The least-squares solution (n × p) for this rank's own b (m × p), m ≥ n. Dependent columns: RankDeficientError on all ranks."""
         return self._product(b, "b", self._made.solve, self.shape[1])
@@ -165,20 +171,24 @@ class GridFactors(_Stored):
         self._made.r(out)
         return out
 
+    @prepares_call
     def Q(self):
         """This rank's part of Q: all its rows, of its columns those below min(m, n)."""
         return self._compute(self._made.q, out=self._result(self._own[0], self._below[1]))
 
+    @prepares_call
     def multiply(self, c, adjoint=False):
         """Q c, or Qᴴ c with `adjoint`: this rank's rows of the columns of its process column, as many on all ranks of it."""
         return self._product(c, "c", self._made.multiply, self._own[0], bool(adjoint))
 
+    @prepares_call
     def solve(self, b):
         """The least-squares solution for b as in `multiply`, m ≥ n: of this rank's rows those below n. Dependent columns: RankDeficientError on
         all ranks."""
         return self._product(b, "b", self._made.solve, self._below[0])
 
 
+@prepares_call
 def factor_rows(a):
     """Factors a tall matrix of float32 or float64 whose rows lie on the ranks of protection(group=…): `a` has this rank's, any number of
     them. With protection(device=[…]) `a` has all rows, and the devices share them. Returns RowFactors."""
@@ -188,6 +198,7 @@ def factor_rows(a):
     return RowFactors(made, *a.shape, a.dtype)
 
 
+@prepares_call
 def factor_columns(a, block=64):
     """Factors a matrix of any shape whose columns lie on the ranks of protection(group=…) block by block in turn: `a` has this rank's
     columns, those that block_columns names. float32, float64, complex64 and complex128. With protection(device=[…]) `a` has all columns,
@@ -232,6 +243,7 @@ def layout_part(desc, grid, rank=None, *, order="row"):
     return tuple(np.array(each, np.int64) for each in _core.layout_part(*_layout(desc, grid, order), int(rank)))
 
 
+@prepares_call
 def factor_grid(local, desc, grid, *, order="row"):
     """Factors a matrix of any shape that lies on the ranks of protection(group=…) in ScaLAPACK's layout, where it lies; a call of all ranks.
     local: this rank's part, float32, float64, complex64 or complex128: its rows and columns, those that layout_part names; or one axis,
@@ -255,6 +267,7 @@ def factor_grid(local, desc, grid, *, order="row"):
     return GridFactors(made, local.dtype, (desc[2], desc[3]), rows, columns)
 
 
+@prepares_call
 def to_block_columns(local, desc, grid, block=64, *, order="row"):
     """Takes a matrix in ScaLAPACK's layout to block columns: returns this rank's, as factor_columns takes them. local: the rank's part, column
     by column, LLD_ apart, in one axis. desc: the array descriptor. grid: rows and columns of the grid of processes; order: "row" or "col",
@@ -267,6 +280,7 @@ def to_block_columns(local, desc, grid, block=64, *, order="row"):
     return out
 
 
+@prepares_call
 def from_block_columns(columns, local, desc, grid, block=64, *, order="row"):
     """Stores this rank's block columns, such as ColumnFactors.storage, in ScaLAPACK's layout in `local`, an array of one axis without gaps. The
     other arguments are those of to_block_columns."""

@@ -146,6 +146,28 @@ def call(function, *arguments):
         raise
 
 
+def prepares_call(function):
+    """A decorator of functions that check and convert arguments and then make a call on the group of the settings, or on that of self: an
+    exception before the call has begun is told to the other ranks, so that they do not wait for this one."""
+
+    @functools.wraps(function)
+    def prepared(*arguments, **more):
+        group = getattr(arguments[0], "_group", None) if arguments else None
+        group = _current.get().group if group is None else group
+        if group is None:
+            return function(*arguments, **more)
+        before = group.calls
+        try:
+            return function(*arguments, **more)
+        except BaseException:
+            if group.calls == before:
+                with contextlib.suppress(Error):  # the first error is the one to tell
+                    group.leave_call()
+            raise
+
+    return prepared
+
+
 def compute(function, *arguments):
     """call() with arguments that may be DeviceArrays."""
     return call(function, *[each.tensor() if isinstance(each, DeviceArray) else each for each in arguments])

@@ -18,7 +18,7 @@ from ._errors import InvalidArgumentError, UnsupportedError
 from ._exchange import foreign, given_back, taken
 from ._minibatch import Findings, State
 from ._minibatch import step as batch_step
-from ._protection import compute, current, execution, last_report, level_of_caller, record
+from ._protection import compute, current, execution, last_report, level_of_caller, prepares_call, record
 
 __all__ = ["KMeans", "MiniBatchKMeans", "SphericalKMeans"]
 
@@ -158,6 +158,7 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
         dtype = np.result_type(X.dtype, self.cluster_centers_)
         return X.astype(dtype, copy=False), np.ascontiguousarray(self.cluster_centers_, dtype)
 
+    @prepares_call
     def _nearest(self, X, sample_weight=None):
         given = X
         X, centroids = self._points(X)
@@ -192,6 +193,7 @@ class _Clustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
         """fit, and the labels of the points."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
+    @prepares_call
     def transform(self, X):
         """The distance of each point to each centroid."""
         given = X
@@ -244,6 +246,7 @@ class KMeans(_Clustering):
         self.verbose = verbose
         self.random_state = random_state
 
+    @prepares_call
     def fit(self, X, y=None, sample_weight=None):
         """Clusters the points X (samples × features), each with its weight. y is ignored."""
         self._check_parameters()
@@ -306,8 +309,7 @@ class KMeans(_Clustering):
             self.init if given else "given", int(self._runs()), self._seed_of_group(), int(self.max_iter), float(self.tol),
             execution(current()), 0)
         record(report)
-        self.report_ = last_report()
-        self.cluster_centers_, self.labels_ = centroids, labels
+        self.report_, self.cluster_centers_, self.labels_ = last_report(), centroids, labels
         return self
 
     def _fit_on_device(self, given, sample_weight):

@@ -68,9 +68,15 @@ void add_groups(nb::module_& m) {
                   })
       .def_prop_ro("rank", &ballast::group::rank)
       .def_prop_ro("size", &ballast::group::size)
-      .def("barrier", [](const ballast::group& of) {
+      .def("barrier",
+           [](const ballast::group& of) {
+             const nb::gil_scoped_release released;
+             of.barrier();
+           })
+      .def_prop_ro("calls", &ballast::group::calls)
+      .def("leave_call", [](const ballast::group& of) {
         const nb::gil_scoped_release released;
-        of.barrier();
+        of.leave_call();
       });
 }
 

@@ -6,7 +6,7 @@ import pytest
 import ballast
 from ballast import linalg
 from processes import on_gloo, on_mpi4py
-from test_group import Engine
+from test_group import Engine, on_threads
 from test_group_qr import TYPES, in_group, random
 
 # A program of one rank: `over` is the communicator that the lines before it make.
@@ -213,9 +213,57 @@ def test_refusals():
 
     assert all(in_group(2, work))
     for text, (error, seen) in told.items():
-        # One rank may hear first that the other has left the call.
-        right = [isinstance(each, error) and text in str(each) for each in seen]
-        assert len(seen) == 2 and any(right) and all(good or "left the call" in str(each) for good, each in zip(right, seen)), (text, seen)
+        assert len(seen) == 2 and all(isinstance(each, error) and text in str(each) for each in seen), (text, seen)
+
+
+# A program of one rank: Python refuses arguments of the last rank, while the others make the call.
+REFUSED_ON_ONE = """
+import time
+import numpy as np
+import pytest
+import ballast
+from ballast import linalg
+from ballast.sklearn import KMeans
+
+def refusals(over, rank, size):
+    A = np.random.default_rng(8).standard_normal((12, 12))
+    grid, desc, wrong, start = (size, 1), (1, 0, 12, 12, 2, 2, 0, 0, 0), rank == size - 1, time.monotonic()
+    with ballast.protection(group=ballast.group(over, patience=120), threads=1):
+        rows, columns = linalg.layout_part(desc, grid)
+        own = A[np.ix_(rows, columns)]
+        factors = linalg.factor_grid(own, desc, grid)
+        model = KMeans(3, random_state=1).fit(A)
+        calls = [lambda: linalg.factor_grid(own.astype(np.float16 if wrong else np.float64), desc, grid),
+                 lambda: linalg.factor_grid(own[:, wrong:], desc, grid),
+                 lambda: factors.multiply(own if not wrong else own + 0j),
+                 lambda: factors.solve(own[None] if wrong else own),
+                 lambda: linalg.factor_rows(A + 0j if wrong else A),
+                 lambda: linalg.factor_columns(A[0] if wrong else A, 4),
+                 lambda: linalg.to_block_columns(own.ravel("F"), (1, 0, 12, 12, 2, 2, 0, 0, len(rows)), grid if not wrong else (1,)),
+                 lambda: KMeans(3, random_state=1).fit(np.full((4, 3), np.nan) if wrong else A),
+                 lambda: KMeans(3, random_state=None if wrong else 1).fit(A),
+                 lambda: model.predict(A[:, :5] if wrong else A),
+                 lambda: model.transform("none" if wrong else A)]
+        for number, call in enumerate(calls):
+            with pytest.raises(ValueError if wrong else ballast.Error) as seen:
+                call()
+            assert wrong or f"rank {size - 1} of the group left the call" in str(seen.value), (number, seen.value)
+        assert ballast.last_report() is not None
+        assert np.array_equal(linalg.factor_grid(own, desc, grid).tau, factors.tau)  # the group goes on
+    assert time.monotonic() - start < 60
+    return True
+"""
+
+
+def test_what_python_refuses_on_one_rank_ends_the_call_on_all(tmp_path):
+    made = {}
+    exec(REFUSED_ON_ONE, made)
+    assert all(on_threads(3, lambda rank, engine: made["refusals"](engine, rank, 3)))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_what_python_refuses_on_one_rank_ends_the_call_on_all_of_mpi4py(tmp_path, ranks):
+    on_mpi4py(REFUSED_ON_ONE + "\nassert refusals(over, rank, size)\n", ranks, tmp_path)
 
 
 def test_a_lost_rank_is_named():

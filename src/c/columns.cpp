@@ -34,7 +34,7 @@ int32_t ballast_block_columns(int64_t columns, int64_t block, int32_t ranks, int
 
 int32_t ballast_qr_factor_columns(const DLTensor* A, int64_t block, const ballast_options* options, const ballast_call* call,
                                   ballast_column_factors** factors, ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of(options), [&](frame& here) {
     output(factors, "factors") = nullptr;
     const ballast::call& now = call_of(call);
     begin(here, report, now);
@@ -89,7 +89,7 @@ int32_t ballast_column_factors_solve(const ballast_column_factors* factors, cons
 int32_t ballast_qr_to_block_columns(const DLTensor* local, const int32_t* desc, const ballast_process_grid* grid, int64_t block,
                                     const ballast_options* options, const DLTensor* columns, const ballast_call* call,
                                     ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of(options), [&](frame& here) {
     const ballast::call& now = call_of(call);
     begin(here, report, now);
     const ballast::execution where = where_for(options);
@@ -109,7 +109,7 @@ int32_t ballast_qr_to_block_columns(const DLTensor* local, const int32_t* desc, 
 int32_t ballast_qr_from_block_columns(const DLTensor* columns, int64_t block, const DLTensor* local, const int32_t* desc,
                                       const ballast_process_grid* grid, const ballast_options* options, const ballast_call* call,
                                       ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of(options), [&](frame& here) {
     const ballast::call& now = call_of(call);
     begin(here, report, now);
     const ballast::execution where = where_for(options);

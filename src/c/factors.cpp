@@ -101,6 +101,11 @@ namespace ballast::c {
 
 namespace {
 
+// The group of factors; none where they are null or no factors.
+group group_of_factors(const ballast_factors* given) noexcept {
+  return given != nullptr && given->mark == ballast_factors::k_kind ? given->where.group : group();
+}
+
 // Calls work(factors, T{}) with factors<T> or row_factors<T>.
 template <class Work>
 void with_factors(const ballast_factors& of, Work&& work) {
@@ -115,7 +120,7 @@ using namespace ballast::c;
 
 int32_t ballast_qr_factor(const DLTensor* A, const ballast_options* options, const ballast_call* call, ballast_factors** factors,
                           ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of(options), [&](frame& here) {
     output(factors, "factors") = nullptr;
     const ballast::call& now = call_of(call);
     begin(here, report, now);
@@ -171,7 +176,7 @@ int32_t ballast_factors_storage(const ballast_factors* factors, const DLTensor* 
 
 int32_t ballast_factors_q(const ballast_factors* factors, const DLTensor* Q, const ballast_call* call, ballast_report* report,
                           ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of_factors(factors), [&](frame& here) {
     const ballast_factors& of = needed(factors, "factors");
     here.problem = of.token;
     const ballast::call& now = call_of(call);
@@ -188,7 +193,7 @@ int32_t ballast_factors_q(const ballast_factors* factors, const DLTensor* Q, con
 
 int32_t ballast_factors_solve(const ballast_factors* factors, const DLTensor* B, const DLTensor* X, const ballast_call* call,
                               ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of_factors(factors), [&](frame& here) {
     const ballast_factors& of = needed(factors, "factors");
     here.problem = of.token;
     const ballast::call& now = call_of(call);

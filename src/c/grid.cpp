@@ -20,7 +20,7 @@ using namespace ballast::c;
 
 int32_t ballast_qr_factor_grid(const DLTensor* local, const int32_t* desc, const ballast_process_grid* grid, const ballast_options* options,
                                const ballast_call* call, ballast_grid_factors** factors, ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of(options), [&](frame& here) {
     output(factors, "factors") = nullptr;
     const ballast::call& now = call_of(call);
     begin(here, report, now);

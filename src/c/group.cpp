@@ -111,6 +111,10 @@ int32_t ballast_group_barrier(const ballast_group* group, ballast_error* error) 
   return guarded(error, [&](frame&) { needed(group, "group").value.barrier(); });
 }
 
+int32_t ballast_group_leave_call(const ballast_group* group, ballast_error* error) {
+  return guarded(error, [&](frame&) { needed(group, "group").value.leave_call(); });
+}
+
 int32_t ballast_options_set_group(ballast_options* options, const ballast_group* group, ballast_error* error) {
   return guarded(error, [&](frame&) {
     ballast_options& to = needed(options, "options");

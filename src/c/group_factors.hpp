@@ -117,10 +117,17 @@ std::int32_t in_factors(const Handle* factors, ballast_error* error, Work&& work
   });
 }
 
+// The group of factors; none where they are null or no factors of this kind.
+template <class Handle>
+group group_of_factors(const Handle* given) noexcept {
+  if (given == nullptr || given->mark != Handle::k_kind) return {};
+  return std::visit([](const auto& from) { return from.where.group; }, given->value);
+}
+
 // The frame of a member that computes: work(factors, its token, their sizes, T{}, call) returns a report.
 template <class Handle, class Work>
 std::int32_t compute_with(const Handle* factors, const ballast_call* call, ballast_report* report, ballast_error* error, Work&& work) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of_factors(factors), [&](frame& here) {
     const Handle& of = needed(factors, "factors");
     here.problem = of.token;
     const ballast::call& now = call_of(call);

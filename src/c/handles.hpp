@@ -128,6 +128,16 @@ std::int32_t guarded(ballast_error* error, Work&& work) noexcept {
   }
 }
 
+// The same for a call on a group of ranks, if `ranks` is one: the others are told when arguments are refused before it has begun.
+template <class Work>
+std::int32_t guarded(ballast_error* error, const group& ranks, Work&& work) noexcept {
+  return guarded(error, [&](frame& here) { prepare_call(ranks, [&] { std::forward<Work>(work)(here); }); });
+}
+// The group of options; none where they are null or no options.
+inline group group_of(const ballast_options* given) noexcept {
+  return given != nullptr && given->mark == ballast_options::k_kind ? given->where.group : group();
+}
+
 // Throws invalid_argument_error: what a pointer should be, and what it is.
 [[noreturn]] void refuse_handle(std::string_view name, bool null);
 

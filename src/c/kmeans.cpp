@@ -181,6 +181,11 @@ report fit_batch(const kmeans::plan<T>& plan, const ballast_kmeans_plan& of, con
   return seen;
 }
 
+// The group of a plan; none where it is null or no plan.
+group group_of_plan(const ballast_kmeans_plan* given) noexcept {
+  return given != nullptr && given->mark == ballast_kmeans_plan::k_kind ? given->options.where.group : group();
+}
+
 }  // namespace
 
 }  // namespace ballast::c
@@ -200,7 +205,7 @@ void ballast_kmeans_plan_destroy(ballast_kmeans_plan* plan) { destroy(plan); }
 
 int32_t ballast_kmeans_fit(const ballast_kmeans_plan* plan, const ballast_kmeans_data* data, const ballast_kmeans_results* results,
                            const ballast_call* call, ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of_plan(plan), [&](frame& here) {
     const ballast_kmeans_plan& with = needed(plan, "plan");
     here.problem = with.token;
     const ballast::call& now = call_of(call);
@@ -216,7 +221,7 @@ int32_t ballast_kmeans_fit(const ballast_kmeans_plan* plan, const ballast_kmeans
 
 int32_t ballast_kmeans_predict(const ballast_kmeans_plan* plan, const ballast_kmeans_data* data, const DLTensor* labels, double* inertia,
                                const ballast_call* call, ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of_plan(plan), [&](frame& here) {
     const ballast_kmeans_plan& with = needed(plan, "plan");
     here.problem = with.token;
     const ballast::call& now = call_of(call);
@@ -233,7 +238,7 @@ int32_t ballast_kmeans_predict(const ballast_kmeans_plan* plan, const ballast_km
 
 int32_t ballast_kmeans_transform(const ballast_kmeans_plan* plan, const ballast_kmeans_data* data, const DLTensor* values,
                                  const ballast_call* call, ballast_report* report, ballast_error* error) {
-  return guarded(error, [&](frame& here) {
+  return guarded(error, group_of_plan(plan), [&](frame& here) {
     const ballast_kmeans_plan& with = needed(plan, "plan");
     here.problem = with.token;
     const ballast::call& now = call_of(call);

@@ -78,8 +78,7 @@ run::settings device_threads::settings_of(const run::settings& how, std::size_t 
   if (!struck) made.faults = nullptr;
   if (p == 0) return made;
   made.on_event = {};
-  // A rank with a callback may go another way than one without.
-  if (made.on_progress) made.on_progress = [](const progress&) {};
+  made.on_progress = progress_of_all({}, static_cast<bool>(how.on_progress));
   return made;
 }
 

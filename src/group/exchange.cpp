@@ -259,6 +259,7 @@ void exchange::damaged(wait& at) {
 void exchange::begin_call(run::recorder* seen, protection wanted) {
   seen_ = seen;
   wanted_ = wanted;
+  ++calls_;
   next_call();
 }
 
@@ -288,6 +289,11 @@ void exchange::forget_call() {
 void exchange::leave_call() {
   send_end(false);
   forget_call();
+}
+
+void exchange::refuse_call() {
+  begin_call(nullptr, protection::off);
+  leave_call();
 }
 
 void exchange::answer() {
@@ -356,6 +362,7 @@ std::vector<bytes> exchange::close() {
     }
   } const over{*this};
   take_early();
+  if (waits_.empty()) answer();  // an engine may move on only in calls, and others wait for blocks of this rank
   // Blocks that came while this rank computed are not late.
   while (missing_ > 0 && poll(0)) {
   }
@@ -392,18 +399,14 @@ std::vector<bytes> exchange::all_to_all(const std::vector<std::span<const std::b
 }
 
 void exchange::begin_all_to_all(const std::vector<std::span<const std::byte>>& blocks) {
-  std::vector<std::size_t> others;
-  for (std::size_t step = 1; step < members_.size(); ++step) others.push_back((place_ + step) % members_.size());
-  open(digest_, others);
+  const std::vector<std::size_t> all = others();
+  open(digest_, all);
   own_.assign(blocks[place_].begin(), blocks[place_].end());
-  for (const std::size_t p : others) post(p, blocks[p]);
+  for (const std::size_t p : all) post(p, blocks[p]);
 }
 
 std::vector<bytes> exchange::end_all_to_all() {
-  std::vector<bytes> made(members_.size());
-  std::vector<bytes> came = close();
-  for (std::size_t w = 0; w < came.size(); ++w) made[waits_[w].place] = std::move(came[w]);
-  made[place_] = std::move(own_);
+  std::vector<bytes> made = close_by_place();
   passed(now());
   throw_if_unlike();
   return made;
@@ -411,21 +414,37 @@ std::vector<bytes> exchange::end_all_to_all() {
 
 std::vector<bytes> exchange::some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited) {
   if (!by_relays()) return all_to_all(blocks);
+  begin_some_to_some(blocks, awaited);
+  return end_some_to_some();
+}
+
+void exchange::begin_some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited) {
+  const std::vector<std::size_t> all = others();
   std::vector<std::size_t> from;
-  for (std::size_t step = 1; step < members_.size(); ++step) {
-    const std::size_t p = (place_ + step) % members_.size();
-    if (awaited[p]) from.push_back(p);
-  }
+  std::ranges::copy_if(all, std::back_inserter(from), [&](std::size_t p) { return awaited[p]; });
   open(digest_, from);
-  for (std::size_t step = 1; step < members_.size(); ++step) {
-    const std::size_t p = (place_ + step) % members_.size();
+  own_.assign(blocks[place_].begin(), blocks[place_].end());
+  for (const std::size_t p : all)
     if (!blocks[p].empty()) post(p, blocks[p]);
-  }
+}
+
+std::vector<bytes> exchange::end_some_to_some() {
+  std::vector<bytes> made = close_by_place();
+  throw_if_unlike();
+  return made;
+}
+
+std::vector<std::size_t> exchange::others() const {
+  std::vector<std::size_t> made;
+  for (std::size_t step = 1; step < members_.size(); ++step) made.push_back((place_ + step) % members_.size());
+  return made;
+}
+
+std::vector<bytes> exchange::close_by_place() {
   std::vector<bytes> made(members_.size());
-  made[place_].assign(blocks[place_].begin(), blocks[place_].end());
   std::vector<bytes> came = close();
   for (std::size_t w = 0; w < came.size(); ++w) made[waits_[w].place] = std::move(came[w]);
-  throw_if_unlike();
+  made[place_] = std::move(own_);
   return made;
 }
 

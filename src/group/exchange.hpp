@@ -70,6 +70,10 @@ class exchange {
   void end_call();
   // Tells all ranks that this one leaves the call by an exception. Over NCCL it waits for the round before the one with that message.
   void leave_call();
+  // Leaves a call that this rank does not begin.
+  void refuse_call();
+  // The number of calls that this rank has begun or refused.
+  std::uint64_t calls() const { return calls_; }
   // Ends a call that another rank has ended.
   void forget_call();
   // `leaves` is called when this rank leaves a call by an error, its own or another rank's.
@@ -92,6 +96,10 @@ class exchange {
   // whose awaited[p] is false. awaited[p] must be whether member p's block for this rank is not empty. A few ranks send empty blocks, too,
   // so as to be sure.
   std::vector<bytes> some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited);
+  // The same in two halves, without empty blocks for any number of ranks: all ranks must be known to make the same call. A block that was
+  // sent is kept until it is confirmed or all ranks have come to a later exchange of all.
+  void begin_some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited);
+  std::vector<bytes> end_some_to_some();
   // Sends one block to all and returns those of all members in their order.
   std::vector<bytes> gather(std::span<const std::byte> block);
   template <class Number>
@@ -163,6 +171,9 @@ class exchange {
   // examines a block before it is confirmed; one that a reader keeps is returned empty.
   void open(std::uint64_t digest, const std::vector<std::size_t>& from, std::function<content(std::span<const std::byte>)> read = {});
   void post(std::size_t to, std::span<const std::byte> block, std::function<bytes()> make = {});
+  // Members by their distance from this one, so that not all send to the same one first.
+  std::vector<std::size_t> others() const;
+  std::vector<bytes> close_by_place();
   void take_early();
   std::vector<bytes> close();
   // All ranks have come to the step `first`, so none will ask for what is older.
@@ -213,8 +224,9 @@ class exchange {
   protection wanted_ = protection::correct;
   std::size_t direct_ = k_direct_ranks;
   std::uint64_t call_ = 0, epoch_ = 0, digest_ = 0;
-  end ended_, left_;      // the earliest end of this call by another rank; the end of the last call that this one left
-  bool running_ = false;  // within a step
+  std::uint64_t calls_ = 0;  // call_ begins anew in each generation
+  end ended_, left_;         // the earliest end of this call by another rank; the end of the last call that this one left
+  bool running_ = false;     // within a step
   bool regrouping_ = false;
   std::vector<wait> waits_;           // the blocks of the step that runs
   std::vector<std::size_t> wait_of_;  // by place: the number in waits_, or k_none

@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -92,6 +94,12 @@ std::vector<int> group::ranks() const {
 void group::barrier() const {
   if (state_ == nullptr || !state_->over) return;
   wire::in_exchange(*state_->over, "group", [&] { state_->over->barrier(); });
+}
+
+std::uint64_t group::calls() const { return state_ != nullptr && state_->over ? state_->over->calls() : 0; }
+
+void group::leave_call() const {
+  if (state_ != nullptr && state_->over) state_->over->refuse_call();
 }
 
 }  // namespace abi_1

@@ -134,10 +134,12 @@ void nccl_engine::read(const std::byte* slot, int from) {
   stream_of_messages& queue = peers_[static_cast<std::size_t>(from)];
   const bool right = head.seal == seal_of(head) && head.round == round_ && head.from == static_cast<std::uint64_t>(from) &&
                      head.to == static_cast<std::uint64_t>(rank());
+  queue.unread = !right;
   if (!right) {
     queue.whole_so_far = false;
     return;
   }
+  queue.silent = 0;
   more_ = more_ || head.more != 0;
   std::int64_t at = sizeof head;
   for (std::uint64_t p = 0; p < head.parts && at + static_cast<std::int64_t>(sizeof(part_head)) <= slot_; ++p) {
@@ -216,6 +218,12 @@ int nccl_engine::receive(bytes& message, double seconds) {
   const auto start = clock::now();
   auto last = start;
   for (int turns = 0;; ++turns) {
+    // A rank that was suspended must not find all others silent: a turn counts for 50 ms at most.
+    const auto time = clock::now();
+    const double passed = std::min(std::chrono::duration<double>(time - last).count(), 0.05);
+    last = time;
+    waited_ += passed;
+    count_silence(passed);
     try {
       // Who takes a message may not come back for long: what others wait for is in a round before.
       if (!come_.empty() && urgent_.waits && now_ == phase::idle) begin_round();
@@ -232,10 +240,6 @@ int nccl_engine::receive(bytes& message, double seconds) {
       if (now_ == phase::idle) throw;
       give_up();
     }
-    // A rank that was suspended must not find all others silent: a turn counts for 50 ms at most.
-    const auto time = clock::now();
-    waited_ += std::min(std::chrono::duration<double>(time - last).count(), 0.05);
-    last = time;
     if (waited_ > patience_) give_up();
     // This rank goes on when its blocks are in a round: no other rank can be past its exchange, so all join the round that runs. The end of
     // a call may follow blocks that fill several rounds.
@@ -259,6 +263,16 @@ void nccl_engine::blame() {
   throw device_error("NCCL: expected an operation between the devices to end, got none, though all ranks answer");
 }
 
+void nccl_engine::count_silence(double seconds) {
+  for (int p = 0; p < size(); ++p) {
+    stream_of_messages& each = peers_[static_cast<std::size_t>(p)];
+    if (!each.unread) continue;
+    each.silent += seconds;
+    if (each.silent > patience_) lost_.push_back(p);
+  }
+  if (!lost_.empty()) give_up();
+}
+
 // Names the ranks whose slot of this round has not come: the kernel of NCCL stores each as soon as it is there.
 void nccl_engine::give_up() {
   if (lost_.empty()) {
@@ -270,9 +284,12 @@ void nccl_engine::give_up() {
       std::memcpy(&head, slots.data() + static_cast<std::int64_t>(p) * slot_, sizeof head);
       if (p != rank() && (head.seal != seal_of(head) || head.round != round_)) lost_.push_back(p);
     }
-    over_.abort();
-    if (lost_.empty()) throw device_error("NCCL: expected a round of messages to end, got all of them but no end");
+    if (lost_.empty()) {
+      over_.abort();
+      throw device_error("NCCL: expected a round of messages to end, got all of them but no end");
+    }
   }
+  over_.abort();
   std::string names;
   for (const int each : lost_) names += (names.empty() ? "" : ", ") + std::to_string(each);
   throw rank_lost_error(fmt::format("group: expected messages of all {} ranks over NCCL, lost {}", size(), names), lost_);

@@ -34,8 +34,8 @@ class nccl_engine final : public transport {
   double patience() const { return patience_; }
 
   void send(int to, std::span<const std::byte> message) override;
-  // Throws rank_lost_error with the names of those of which nothing came for `patience` seconds, or that NCCL has found to have ended;
-  // then and later.
+  // Throws rank_lost_error with the names of those of which nothing, or no slot with a whole head, came for `patience` seconds, or that
+  // NCCL has found to have ended; then and later.
   int receive(bytes& message, double seconds) override;
   bool lost(int) override { return false; }  // receive() throws
 
@@ -57,6 +57,8 @@ class nccl_engine final : public transport {
     bytes coming;                // a message of which parts have come
     std::uint64_t expected = 0;  // its number
     bool whole_so_far = false;
+    bool unread = false;  // its slot of the last round came damaged
+    double silent = 0;    // seconds for which receive() has waited since then
   };
 
   // Begins a round: all messages that wait are in it, as far as they fit.
@@ -66,6 +68,8 @@ class nccl_engine final : public transport {
   std::uint64_t fill(std::byte* slot, int to);
   void read(const std::byte* slot, int from);
   std::int64_t left(const stream_of_messages& to) const;
+  // Counts seconds of waiting for those whose slots come damaged; gives up if that was too long for one.
+  void count_silence(double seconds);
   // Ends the communicator, and throws.
   [[noreturn]] void give_up();
   std::byte* host(int part, int peer) const {

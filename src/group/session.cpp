@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <type_traits>
 
@@ -93,6 +94,11 @@ std::string lost_message(const exchange& over, std::string_view token) {
   std::string names;
   for (const int each : over.lost()) names += (names.empty() ? "" : ", ") + std::to_string(each);
   return fmt::format("{}: expected all ranks of the group until the end of the call, lost {}", token, names);
+}
+
+std::function<void(const progress&)> progress_of_all(const std::function<void(const progress&)>& own, bool any) {
+  if (own || !any) return own;
+  return [](const progress&) {};
 }
 
 report joined(exchange& over, const report& own) {

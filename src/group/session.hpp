@@ -2,11 +2,13 @@
 // Layer: group.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <ballast/error.hpp>
+#include <ballast/execution.hpp>
 #include <ballast/report.hpp>
 
 #include "core/format.hpp"
@@ -47,11 +49,13 @@ void prepare(exchange& over, Work&& work) {
   try {
     std::forward<Work>(work)();
   } catch (...) {
-    over.begin_call(nullptr, protection::off);
-    over.leave_call();
+    over.refuse_call();
     throw;
   }
 }
+
+// Returns the callback of a rank for a call. A rank with one may go another way than one without: so all have one if any has.
+std::function<void(const progress&)> progress_of_all(const std::function<void(const progress&)>& own, bool any);
 
 // Returns the report of all ranks: counts added, events in the order of ranks, the longest time. Every rank has the same.
 report joined(exchange& over, const report& own);

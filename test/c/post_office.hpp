@@ -68,7 +68,7 @@ class post_office {
 
 // Runs work(rank, group) on a thread for each rank.
 inline void on_threads(int ranks, const std::function<void(int, ballast_group*)>& work,
-                       const std::function<void(int, post_office::desk&)>& prepare = {}) {
+                       const std::function<void(int, post_office::desk&)>& prepare = {}, double patience = 5) {
   post_office office(ranks);
   std::vector<post_office::desk> desks(static_cast<std::size_t>(ranks));
   std::vector<std::thread> all;
@@ -77,7 +77,7 @@ inline void on_threads(int ranks, const std::function<void(int, ballast_group*)>
       post_office::desk& own = desks[static_cast<std::size_t>(r)];
       if (prepare) prepare(r, own);
       const ballast_transport table = office.table(own, r);
-      const ballast_group_settings quick = {sizeof quick, 0, 0.01, 5};
+      const ballast_group_settings quick = {sizeof quick, 0, 0.01, patience};
       error failed;
       EXPECT_EQ(ballast_error_create(&failed), BALLAST_OK);
       {

@@ -58,8 +58,12 @@ bool round(exchange& over) {
   for (const auto& each : out) blocks.push_back(std::as_bytes(std::span(each)));
   std::vector<bool> awaited;
   for (const int from : members) awaited.push_back(length(from, over.rank()) > 0);
-  for (const bool some : {false, true}) {
-    const std::vector<bytes> in = some ? over.some_to_some(blocks, awaited) : over.all_to_all(blocks);
+  enum class exchanges { all, some, some_in_halves };
+  for (const exchanges how : {exchanges::all, exchanges::some, exchanges::some_in_halves}) {
+    if (how == exchanges::some_in_halves) over.begin_some_to_some(blocks, awaited);
+    const std::vector<bytes> in = how == exchanges::all    ? over.all_to_all(blocks)
+                                  : how == exchanges::some ? over.some_to_some(blocks, awaited)
+                                                           : over.end_some_to_some();
     for (std::size_t p = 0; p < members.size(); ++p) {
       right = right && in[p].size() == 8 * length(members[p], over.rank());
       for (std::size_t i = 0; right && i < in[p].size() / 8; ++i) {
@@ -450,6 +454,68 @@ TEST(group_errors, an_exception_of_one_rank_ends_all) {
   });
   EXPECT_EQ(ended, 3);
   for (const auto& each : endings) EXPECT_FALSE(each.error);
+}
+
+// A rank whose arguments are refused before a call does not make the others wait, whether the call or its caller refuses them. Without
+// leave_call() they would wait for `patience`.
+TEST(group_errors, a_refused_call_ends_at_once) {
+  for (const int ranks : {3, k_relayed}) {
+    std::atomic<int> named{0}, refused{0};
+    const auto start = std::chrono::steady_clock::now();
+    const auto endings = run_ranks(std::make_shared<switchboard>(ranks), quick(), [&](int rank, const group& own) {
+      const auto call_of_all = [&](const auto& work) {
+        record here;
+        (void)in_group(*own.internal()->over, here.seen, "group_test", [&] {
+          work();
+          own.internal()->over->barrier();
+          return joined(*own.internal()->over, here.seen.collect());
+        });
+      };
+      const auto nothing = [] {};
+      const auto throws = [] { throw std::length_error("refused"); };
+      for (int i = 0; i < 4; ++i) {
+        const std::uint64_t before = own.calls();
+        try {
+          if (rank != 1) {
+            call_of_all(nothing);
+          } else if (i == 0) {  // before the call
+            prepare_call(own, throws);
+          } else if (i == 1) {  // within another that prepares it
+            prepare_call(own, [&] { prepare_call(own, throws); });
+          } else if (i == 2) {  // in the call, of which the others hear by the call itself
+            prepare_call(own, [&] { call_of_all(throws); });
+          } else {
+            own.leave_call();
+            throw std::length_error("refused");
+          }
+          ADD_FAILURE() << "rank " << rank << " ended without rank 1";
+        } catch (const left_by_other& left) {
+          EXPECT_NE(std::string(left.what()).find("rank 1 of the group left the call"), std::string::npos) << left.what();
+          ++named;
+        } catch (const std::length_error&) {
+          EXPECT_EQ(rank, 1);
+          ++refused;
+        }
+        EXPECT_EQ(own.calls(), before + 1) << "rank " << rank << ", call " << i;
+        // The group goes on.
+        EXPECT_EQ(prepare_call(own,
+                               [&] {
+                                 call_of_all(nothing);
+                                 return 7;
+                               }),
+                  7);
+      }
+    });
+    for (const auto& each : endings) EXPECT_FALSE(each.error);
+    EXPECT_EQ(named, 4 * (ranks - 1));
+    EXPECT_EQ(refused, 4);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  }
+  // Without ranks of an engine leave_call() tells no rank.
+  for (const group& each : {group(), group::devices({0, 1})}) {
+    EXPECT_THROW(prepare_call(each, [] { throw std::length_error("refused"); }), std::length_error);
+    EXPECT_EQ(each.calls(), 0U);
+  }
 }
 
 TEST(group_errors, arguments) {

@@ -380,6 +380,63 @@ TEST(kmeans_group_errors, refused_on_all_ranks) {
   EXPECT_EQ(refused, 3);
 }
 
+// A callback for progress on some ranks only: all take the same path, with the bits of a fit without any.
+TEST(kmeans_group_progress, on_some_ranks) {
+  const point_set<double> set(801, 5);
+  const auto clean = fit_on(3, set, {});
+  ASSERT_EQ(clean.errors, 0) << clean.message;
+  for (const int with : {0b001, 0b100, 0b011, 0b111}) {
+    std::atomic<int> right{0};
+    const auto endings = test::run_ranks(std::make_shared<switchboard>(3), quick(5), [&](int rank, const group& own) {
+      const std::int64_t first = first_row(set.m, 3, rank), count = first_row(set.m, 3, rank + 1) - first;
+      std::vector<double> told;
+      call now;
+      if ((with >> rank & 1) != 0) now.on_progress = [&](const progress& seen) { told.push_back(seen.value); };
+      const model<double> found =
+          fit(set.rows(first, count, false), 6, {.max_iter = 40, .seed = 3}, {.backend = backend::cpu, .threads = 1, .group = own}, now);
+      EXPECT_EQ(found.report.verdict, verdict::clean);
+      EXPECT_EQ(static_cast<int>(told.size()), (with >> rank & 1) != 0 ? found.iterations : 0);
+      for (std::size_t i = 1; i < told.size(); ++i) EXPECT_LE(told[i], told[i - 1]) << "inertia after iteration " << i;
+      EXPECT_TRUE(std::equal(clean.centroids.begin(), clean.centroids.end(), found.centroids.data()));
+      right += std::bit_cast<std::uint64_t>(found.inertia) == std::bit_cast<std::uint64_t>(clean.inertia) ? 1 : 0;
+    });
+    for (const auto& each : endings) EXPECT_FALSE(each.error) << "callbacks " << with;
+    EXPECT_EQ(right, 3) << "callbacks " << with;
+  }
+}
+
+// One rank's options, or its protection, are refused, or are others than those of the rest.
+TEST(kmeans_group_errors, refused_on_one_rank) {
+  const point_set<double> set(90, 4);
+  std::atomic<int> named{0}, own_error{0}, unlike{0};
+  const auto start = std::chrono::steady_clock::now();
+  const auto endings = test::run_ranks(std::make_shared<switchboard>(3), quick(60), [&](int rank, const group& own) {
+    for (int i = 0; i < 3; ++i) {
+      execution where{.backend = backend::cpu, .threads = 1, .group = own};
+      if (rank == 1 && i == 1) where.backend = backend::cuda;
+      if (rank == 1 && i == 2) where.protection = protection::off;
+      try {
+        (void)fit(set.rows(30 * rank, 30, false), rank == 1 && i == 0 ? 0 : 4, {.max_iter = 4, .seed = 3}, where);
+        ADD_FAILURE() << "rank " << rank << ", call " << i;
+      } catch (const std::exception& seen) {
+        const std::string text = seen.what();
+        named += text.find("rank 1 of the group left the call") != std::string::npos ? 1 : 0;
+        own_error +=
+            dynamic_cast<const invalid_argument_error*>(&seen) != nullptr || dynamic_cast<const unsupported_error*>(&seen) != nullptr;
+        unlike += text.find("expected the same call") != std::string::npos ? 1 : 0;
+      }
+      EXPECT_EQ(fit(set.rows(30 * rank, 30, false), 4, {.max_iter = 4, .seed = 3}, {.backend = backend::cpu, .threads = 1, .group = own})
+                    .report.verdict,
+                verdict::clean);
+    }
+  });
+  for (const auto& each : endings) EXPECT_FALSE(each.error);
+  EXPECT_EQ(named, 4);
+  EXPECT_EQ(own_error, 5);
+  EXPECT_EQ(unlike, 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
 TEST(kmeans_group_errors, not_on_a_group) {
   const std::vector<group> ranks = group::threads(1);
   const problem size{precision::f32, 100, 3, 4};

@@ -176,5 +176,30 @@ TEST_F(nccl_kmeans, an_exception_of_one_rank_ends_all) {
   }
 }
 
+// A callback for progress on one rank only: all take the same path.
+TEST_F(nccl_kmeans, tells_one_rank_of_progress) {
+  test::begin_fake_nccl();
+  const nccl_outcome clean = fit_on({1024, 1676});
+  for (const int with : {0, 1}) {
+    test::begin_fake_nccl();
+    std::atomic<int> right{0}, told{0};
+    const auto ends = test::run_nccl_ranks(2, {.resend_after = 0.02, .patience = 10}, [&](int r, const group& own) {
+      const std::int64_t first = 1024 * r, count = r == 0 ? 1024 : 1676;
+      call now;
+      if (r == with) now.on_progress = [&](const progress&) { ++told; };
+      const model<float> found = fit(data<float>{.points = row_major<const float>(points_.data() + first * k_features, count, k_features)},
+                                     k_clusters, wanted(), {.threads = 1, .group = own}, now);
+      right += std::bit_cast<std::uint64_t>(found.inertia) == std::bit_cast<std::uint64_t>(clean.inertia) &&
+                       std::equal(clean.centroids.begin(), clean.centroids.end(), found.centroids.data())
+                   ? 1
+                   : 0;
+    });
+    for (const std::exception_ptr& each : ends)
+      if (each) std::rethrow_exception(each);
+    EXPECT_EQ(right, 2);
+    EXPECT_EQ(told, clean.iterations);
+  }
+}
+
 }  // namespace
 }  // namespace ballast::kmeans

@@ -236,6 +236,48 @@ TEST_F(nccl_ranks, name_a_rank_that_is_silent) {
   }
 }
 
+// The head of each slot of a rank comes damaged, so that nothing of it is ever read, though all rounds end: the others find it within
+// `patience`, while they wait for messages and while they wait for an operation of devices.
+TEST_F(nccl_ranks, name_a_rank_whose_slots_are_always_damaged) {
+  for (const bool with_devices : {false, true}) {
+    // Operations of slots only, so that the rank's group is made.
+    test::begin_fake_nccl({{.what = nccl_fault::swapped, .rank = 2, .number = 40, .count = ~std::uint64_t{0}, .longer = 4096}});
+    std::atomic<int> named{0};
+    const auto start = std::chrono::steady_clock::now();
+    (void)test::run_nccl_ranks(3, quick(3), [&](int r, const group& own) {
+      try {
+        for (int i = 0; i < 1000; ++i) {
+          own.barrier();
+          if (with_devices && i % 4 == 3) {
+            wire::nccl_link& link = *own.internal()->link;
+            const cuda::device_buffer words(link.device(), 80), sum(link.device(), 80);
+            link.add(words.data(), sum.data(), 10, nullptr);
+            link.finish(nullptr);
+          }
+        }
+        ADD_FAILURE() << "rank " << r << " went on";
+      } catch (const rank_lost_error& lost) {
+        // A rank that another one has given up may be named by those who see it go.
+        if (r != 2) named += std::ranges::count(lost.ranks(), 2) == 1 ? 1 : 0;
+        EXPECT_EQ(std::ranges::count(lost.ranks(), r), 0) << lost.what();
+        // Later calls say the same.
+        EXPECT_THROW(own.barrier(), rank_lost_error);
+      }
+    });
+    EXPECT_GT(test::struck_nccl(), 0U);
+    EXPECT_EQ(named, 2);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
+  }
+}
+
+// A rank whose slots come damaged for less than that is not: the messages are sent again.
+TEST_F(nccl_ranks, read_a_rank_again_whose_slots_were_damaged) {
+  test::begin_fake_nccl({{.what = nccl_fault::swapped, .rank = 2, .number = 6, .count = 12, .longer = 4096}});
+  const seen_faults found = add_everywhere(3, 2000, 3);
+  EXPECT_EQ(found.uncorrectable, 0U);
+  EXPECT_GT(test::struck_nccl(), 0U);
+}
+
 TEST_F(nccl_ranks, move_blocks_and_sums_between_devices) {
   test::begin_fake_nccl({{nccl_fault::late, 2, 0, 3, 5}});
   expect_no_errors(test::run_nccl_ranks(3, quick(), [&](int r, const group& own) {

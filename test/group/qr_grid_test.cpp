@@ -2,17 +2,26 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <ballast/error.hpp>
+#include <ballast/qr_columns.hpp>
+#include <ballast/qr_descriptor.hpp>
 #include <ballast/qr_grid.hpp>
+#include <ballast/qr_rows.hpp>
 
 #include "group/block_cyclic.hpp"
 #include "group/qr_definitions.hpp"
@@ -348,6 +357,143 @@ INSTANTIATE_TEST_SUITE_P(all, qr_grid_strikes,
                          testing::Values("panel", "reflector", "tau", "t", "product", "trailing", "r", "q", "pivot", "store"),
                          [](const auto& seen) { return std::string(seen.param); });
 
+// Counts the blocks that a rank sends for the first time, by receiver.
+class counted_transport final : public transport {
+ public:
+  counted_transport(std::shared_ptr<switchboard> board, int rank, std::vector<int>& blocks)
+      : over_(std::move(board), rank), blocks_(blocks) {}
+  int rank() const override { return over_.rank(); }
+  int size() const override { return over_.size(); }
+  void send(int to, std::span<const std::byte> message) override {
+    wire::head value;
+    if (wire::read_head(message, value) && value.what == static_cast<std::uint64_t>(wire::kind::data) && value.copy == 0)
+      ++blocks_[static_cast<std::size_t>(to)];
+    over_.send(to, message);
+  }
+  int receive(std::vector<std::byte>& message, double seconds) override { return over_.receive(message, seconds); }
+  bool lost(int rank) override { return over_.lost(rank); }
+
+ private:
+  wire::thread_engine over_;
+  std::vector<int>& blocks_;
+};
+
+// The blocks that ranks send in a factorization and in a product with Q: beside a few exchanges of all, and in the factorization one sum of
+// a word for each panel, they go along the process rows and columns. If the exchanges of a panel, 5 and 2, were of all ranks, as well as
+// two before them, they would be many more.
+TEST(qr_grid_messages, go_along_rows_and_columns) {
+  for (const process_grid grid :
+       {process_grid{2, 2, false}, process_grid{2, 3, true}, process_grid{4, 2, false}, process_grid{3, 4, false}}) {
+    const int p = grid.rows, q = grid.columns, ranks = p * q;
+    const example of = {grid, 96, 96, 8, 8, 0, 0, 0, 0};
+    const int panels = 12;
+    const matrix<double> A = numbers<double>(96, 96, 1), B = numbers<double>(96, 24, 2);
+    example right = of;
+    right.n = 24;
+    for (const bool product : {false, true}) {
+      const auto board = std::make_shared<switchboard>(ranks);
+      std::vector<std::vector<int>> blocks(static_cast<std::size_t>(ranks), std::vector<int>(static_cast<std::size_t>(ranks), 0));
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] {
+          auto& own = blocks[static_cast<std::size_t>(rank)];
+          const group over(std::make_shared<counted_transport>(board, rank, own), {.resend_after = 5, .patience = 60});
+          const local_part<double> mine = part_of(of, A, rank), b = part_of(right, B, rank);
+          const auto made = factor_grid(std::span<const double>(mine.values), mine.desc, grid, {.threads = 1, .group = over});
+          if (!product) return;
+          over.barrier();
+          std::ranges::fill(own, 0);
+          const auto height = made.storage.rows();
+          (void)made.apply_transposed(column_major<const double>(
+              b.values.data(), height, count_of(24, 8, 0, q, grid.by_columns ? rank / grid.rows : rank % grid.columns), b.desc[8]));
+        });
+      for (std::thread& each : threads) each.join();
+      const auto row_of = [&](int rank) { return grid.by_columns ? rank % p : rank / q; };
+      const auto column_of = [&](int rank) { return grid.by_columns ? rank / p : rank % q; };
+      int all = 0, beside = 0;  // beside: to ranks of other rows and columns
+      for (int from = 0; from < ranks; ++from)
+        for (int to = 0; to < ranks; ++to) {
+          const int sent = blocks[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+          all += sent;
+          if (row_of(from) != row_of(to) && column_of(from) != column_of(to)) beside += sent;
+        }
+      // Exchanges of all: the arguments, whether numbers are finite, the verdict, the report; and a word for each panel.
+      const int of_all = 4 + (product ? 0 : panels);
+      const bool relayed = ranks > 8;
+      int steps = 0;
+      while (1 << steps < ranks) ++steps;
+      const int most_beside = relayed ? of_all * ranks * (steps + 2) : of_all * (p - 1) * (q - 1) * ranks;
+      EXPECT_LE(beside, most_beside) << ranks;
+      if (!relayed) {
+        EXPECT_EQ(beside, most_beside) << ranks;
+      }
+      // A panel has two sums along the columns, triangles, tau and T from one rank, V along the rows; before the first one the sizes of
+      // columns are summed twice.
+      const int sums = q * p * (p - 1);
+      const int in_lines = panels * (2 * sums + (product ? 0 : 2 * (p - 1)) + p * (q - 1)) + 2 * sums;
+      const int in_exchanges_of_all = relayed ? of_all * ranks * (steps + 2) : of_all * ranks * (ranks - 1);
+      EXPECT_LE(all, in_lines + in_exchanges_of_all) << ranks;
+      const int in_exchanges = (panels * (product ? 2 : 5) + 6) * ranks * (ranks - 1);
+      std::printf("%d x %d, %s: %d blocks, %d in exchanges of all ranks\n", p, q, product ? "product" : "factorization", all, in_exchanges);
+      EXPECT_LT(all, in_exchanges * 6 / 10) << ranks;
+    }
+  }
+}
+
+// Arguments that one rank refuses end the call on all at once. A descriptor that is the same on all ranks and fits only some is refused by
+// all with its own error.
+TEST(qr_grid_errors, of_one_rank_end_all) {
+  const std::vector<double> values(400, 1.0);
+  std::mutex mutex;
+  std::vector<std::string> same, named, own_error;
+  const auto start = std::chrono::steady_clock::now();
+  const auto endings = test::run_ranks(std::make_shared<switchboard>(4), quick(60), [&](int rank, const group& own) {
+    const execution where = {.backend = backend::cpu, .threads = 1, .group = own};
+    const auto refused = [&](std::vector<std::string>& to, const auto& work) {
+      try {
+        work();
+        ADD_FAILURE() << "rank " << rank;
+      } catch (const error& seen) {
+        const std::lock_guard lock(mutex);
+        to.emplace_back(seen.what());
+      }
+    };
+    // 10 rows in blocks of 4 on two process rows: 6 and 4. LLD_ = 5 does for the second.
+    const std::vector<int> narrow = {1, 0, 10, 10, 4, 4, 0, 0, 5}, good = {1, 0, 10, 10, 4, 4, 0, 0, 10};
+    for (int i = 0; i < 20; ++i) {
+      refused(same, [&] { (void)factor_grid(std::span<const double>(values), narrow, {2, 2, false}, where); });
+      refused(same, [&] { (void)to_block_columns(std::span<const double>(values), narrow, {2, 2, false}, 3, where); });
+    }
+    // Refused before the call begins.
+    execution other = where;
+    if (rank == 2) other.protection = protection::final_only;
+    refused(rank == 2 ? own_error : named, [&] { (void)factor_grid(std::span<const double>(values), good, {2, 2, false}, other); });
+    refused(rank == 2 ? own_error : named, [&] { (void)factor_columns(column_major<const double>(values.data(), 5, 4), 4, other); });
+    refused(rank == 2 ? own_error : named, [&] { (void)factor_rows(column_major<const double>(values.data(), 5, 4), other); });
+    // Factors whose tau was shortened.
+    auto factors = factor_grid(std::span<const double>(values), good, {2, 2, false}, where);
+    const auto whole = factors.tau;
+    if (rank == 1) factors.tau.pop_back();
+    refused(rank == 1 ? own_error : named, [&] { (void)factors.q(); });
+    factors.tau = whole;
+    EXPECT_EQ(factors.q().report.verdict, verdict::clean);
+    // Protection on some ranks only: their exchanges would differ.
+    other = where;
+    if (rank == 3) other.protection = protection::off;
+    std::vector<std::string> unlike;
+    refused(unlike, [&] { (void)factor_grid(std::span<const double>(values), good, {2, 2, false}, other); });
+    EXPECT_NE(unlike.at(0).find("expected the same call"), std::string::npos) << unlike[0];
+  });
+  for (const auto& each : endings) EXPECT_FALSE(each.error);
+  EXPECT_EQ(same.size(), 160U);
+  for (const std::string& each : same) EXPECT_NE(each.find("LLD_ of the rank's 6 rows or more, got 5"), std::string::npos) << each;
+  EXPECT_EQ(named.size(), 12U);
+  for (const std::string& each : named) EXPECT_NE(each.find("of the group left the call"), std::string::npos) << each;
+  EXPECT_EQ(own_error.size(), 4U);
+  for (const std::string& each : own_error) EXPECT_EQ(each.find("left the call"), std::string::npos) << each;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(25));
+}
+
 TEST(qr_grid_errors, shapes) {
   const std::vector<double> values(400, 1.0);
   const std::vector<int> good = {1, 0, 10, 10, 2, 2, 0, 0, 10};
@@ -361,9 +507,6 @@ TEST(qr_grid_errors, shapes) {
       try {
         work();
       } catch (const invalid_argument_error& seen) {
-        const std::lock_guard lock(mutex);
-        messages.emplace_back(seen.what());
-      } catch (const error& seen) {  // it heard first that the other has left
         const std::lock_guard lock(mutex);
         messages.emplace_back(seen.what());
       }

@@ -206,8 +206,9 @@ template <class T>
 std::uint64_t group_plan<T>::implementation::digest(bool forward) const {
   abft::result_hash made;
   for (const std::int64_t each : shape) made.add(each);
-  for (const int each : {one_dimension ? 1 : 0, forward ? 1 : 0, how.real ? 1 : 0, static_cast<int>(how.division),
-                         static_cast<int>(how.order), static_cast<int>(how.norm), how.grid[0], how.grid[1], static_cast<int>(sizeof(T))})
+  for (const int each :
+       {one_dimension ? 1 : 0, forward ? 1 : 0, how.real ? 1 : 0, static_cast<int>(how.division), static_cast<int>(how.order),
+        static_cast<int>(how.norm), how.grid[0], how.grid[1], static_cast<int>(sizeof(T)), static_cast<int>(where.protection)})
     made.add(static_cast<std::int64_t>(each));
   return made.bits();
 }

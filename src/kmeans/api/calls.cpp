@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include <ballast/group.hpp>
 #include <ballast/kmeans.hpp>
 
 #include "core/aligned_buffer.hpp"
@@ -19,16 +20,18 @@ using core::at;
 // Operands are validated before memory for their results is allocated.
 template <class T>
 model<T> fit_once(const data<T>& from, std::int64_t clusters, const options& wanted, const execution& where, const call& now) {
-  return run::in_call(nullptr, where.device, "kmeans", [&] {
-    const problem size = problem_of(from, clusters);
-    const plan<T> plan(size, wanted, where);
-    const std::string token = to_token(size);
-    if (!where.group) check_fit(token, size, wanted, from);
-    model<T> made;
-    made.centroids = matrix<T>(clusters, size.features);
-    made.labels.resize(at(size.points));
-    made.report = plan.fit(from, {made.centroids, made.labels, &made.inertia, &made.iterations, &made.stopped}, now);
-    return made;
+  return prepare_call(where.group, [&] {
+    return run::in_call(nullptr, where.device, "kmeans", [&] {
+      const problem size = problem_of(from, clusters);
+      const plan<T> plan(size, wanted, where);
+      const std::string token = to_token(size);
+      if (!where.group) check_fit(token, size, wanted, from);
+      model<T> made;
+      made.centroids = matrix<T>(clusters, size.features);
+      made.labels.resize(at(size.points));
+      made.report = plan.fit(from, {made.centroids, made.labels, &made.inertia, &made.iterations, &made.stopped}, now);
+      return made;
+    });
   });
 }
 
@@ -56,29 +59,33 @@ batch_model<T> fit_once(const batch_data<T>& from, std::int64_t clusters, const 
 
 template <class T>
 prediction predict_once(const data<T>& from, const execution& where, const call& now) {
-  return run::in_call(nullptr, where.device, "kmeans", [&] {
-    const problem size = problem_of(from, from.centroids.rows);
-    const plan<T> plan(size, {}, where);
-    const std::string token = to_token(size);
-    check_points_and_centroids(token, size, from);
-    prediction made;
-    made.labels.resize(at(size.points));
-    made.report = plan.predict(from, {made.labels, &made.inertia}, now);
-    return made;
+  return prepare_call(where.group, [&] {
+    return run::in_call(nullptr, where.device, "kmeans", [&] {
+      const problem size = problem_of(from, from.centroids.rows);
+      const plan<T> plan(size, {}, where);
+      const std::string token = to_token(size);
+      check_points_and_centroids(token, size, from);
+      prediction made;
+      made.labels.resize(at(size.points));
+      made.report = plan.predict(from, {made.labels, &made.inertia}, now);
+      return made;
+    });
   });
 }
 
 template <class T>
 distances<T> transform_once(const data<T>& from, const execution& where, const call& now) {
-  return run::in_call(nullptr, where.device, "kmeans", [&] {
-    const problem size = problem_of(from, from.centroids.rows);
-    const plan<T> plan(size, {}, where);
-    const std::string token = to_token(size);
-    check_points_and_centroids(token, size, from);
-    distances<T> made;
-    made.values = matrix<T>(size.points, size.clusters);
-    made.report = plan.transform(from, made.values, now);
-    return made;
+  return prepare_call(where.group, [&] {
+    return run::in_call(nullptr, where.device, "kmeans", [&] {
+      const problem size = problem_of(from, from.centroids.rows);
+      const plan<T> plan(size, {}, where);
+      const std::string token = to_token(size);
+      check_points_and_centroids(token, size, from);
+      distances<T> made;
+      made.values = matrix<T>(size.points, size.clusters);
+      made.report = plan.transform(from, made.values, now);
+      return made;
+    });
   });
 }
 

@@ -144,7 +144,7 @@ class linked_call {
                       .own = 0,
                       .kept = &kept,
                       .link = &link};
-    const report agreed = agree(rows, digest, check);
+    const report agreed = agree(rows, digest, check, own);
     link.device()->synchronize(nullptr);  // operands may lie there
     const shared_text token = to_token(problem{precision_of<T>, rows.all, from_.points.columns, plan_.problem.clusters});
     report made = run_rank(plan_, rows, own, token, plan_.states[0].get(), work);
@@ -153,9 +153,9 @@ class linked_call {
   }
 
  private:
-  // The ranks exchange how many rows they have.
+  // The ranks exchange how many rows they have, and whether they have a callback for progress: `how` gets one if any has.
   template <class Check>
-  report agree(rank_rows<T>& rows, std::uint64_t digest, const Check& check) {
+  report agree(rank_rows<T>& rows, std::uint64_t digest, const Check& check, run::settings& how) {
     const std::string_view token = plan_.one_token.view();
     inject::active_injector quiet(nullptr, site::table());
     run::recorder seen(plan_.one_token, plan_.backend, plan_.row_checksum, how_, quiet);
@@ -163,12 +163,14 @@ class linked_call {
       wire::check_call_on_devices(how_.now(), token);
       check();
       over_.expect_alike(abft::chained(digest, rows.weighted ? 1 : 0));
-      const std::int64_t own[] = {from_.points.rows};
+      const std::int64_t own[] = {from_.points.rows, how.on_progress ? 1 : 0};
       const std::vector<std::vector<std::int64_t>> all = over_.gather(std::span<const std::int64_t>(own));
       for (std::size_t p = 0; p < all.size(); ++p) {
         if (p == over_.place()) rows.parts[0].first = rows.all;
         rows.all += all[p][0];
       }
+      const bool any = std::ranges::any_of(all, [](const auto& each) { return each[1] != 0; });
+      how.on_progress = wire::progress_of_all(how.on_progress, any);
       const std::int64_t unit = cuda::rows_of_segment_of(rows.all);
       for (std::size_t p = 0; p < all.size(); ++p) {
         const std::int64_t count = all[p][0];
@@ -196,8 +198,9 @@ template <class T>
 std::uint64_t digest_of(const prepared& plan, matrix_view<const T> centroids, std::int64_t which) {
   abft::result_hash made;
   const options& wanted = plan.options;
-  for (const std::int64_t each : {which, plan.problem.clusters, plan.problem.features, static_cast<std::int64_t>(wanted.init),
-                                  std::int64_t{wanted.n_init}, std::int64_t{wanted.max_iter}, static_cast<std::int64_t>(sizeof(T))})
+  for (const std::int64_t each :
+       {which, plan.problem.clusters, plan.problem.features, static_cast<std::int64_t>(wanted.init), std::int64_t{wanted.n_init},
+        std::int64_t{wanted.max_iter}, static_cast<std::int64_t>(sizeof(T)), static_cast<std::int64_t>(plan.where.protection)})
     made.add(each);
   made.add(wanted.tol);
   made.add(wanted.seed);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -33,11 +33,12 @@ struct row_owner {
 };
 
 // The words that each rank sends at the beginning of an attempt.
-enum hello : std::size_t { k_listed, k_rows, k_features, k_weighted, k_alike, k_run, k_iterations, k_stopped, k_hello_words };
+enum hello : std::size_t { k_listed, k_rows, k_features, k_weighted, k_progress, k_run, k_iterations, k_stopped, k_hello_words };
 enum weights : std::int64_t { k_without, k_with, k_no_rows };
 
-std::uint64_t hash_of(const options& wanted, std::int64_t clusters) {
+std::uint64_t hash_of(const options& wanted, std::int64_t clusters, protection level) {
   abft::result_hash made;
+  made.add(static_cast<std::int64_t>(level));
   made.add(clusters);
   made.add(static_cast<std::int64_t>(wanted.init));
   made.add(std::int64_t{wanted.n_init});
@@ -98,7 +99,13 @@ template <class T>
 class group_call {
  public:
   group_call(const prepared& plan, const data<T>& from, const run::settings& how, bool fits)
-      : plan_(plan), from_(from), how_(how), fits_(fits), over_(wire::exchange_of(how.group, plan.one_token)), lost_before_(over_.lost()) {
+      : plan_(plan),
+        from_(from),
+        on_progress_(how.on_progress),
+        how_(how),
+        fits_(fits),
+        over_(wire::exchange_of(how.group, plan.one_token)),
+        lost_before_(over_.lost()) {
     if (from.points.rows > 0) loaded_.push_back({0, from.points, from.weights});
   }
 
@@ -156,16 +163,19 @@ class group_call {
     known = over_.lost();
     return wire::in_group(over_, seen, plan_.one_token, [&] {
       if (owners_.empty()) check_operands();
-      over_.expect_alike(hash_of(plan_.options, plan_.problem.clusters) ^ hash_of(from_.centroids) ^ (fits_ ? 1 : 0));
+      over_.expect_alike(hash_of(plan_.options, plan_.problem.clusters, how_.asked()) ^ hash_of(from_.centroids) ^ (fits_ ? 1 : 0));
       words own(k_hello_words);
       own[k_listed] = owners_.empty() ? 0 : 1;
       own[k_rows] = from_.points.rows;
       own[k_features] = from_.points.columns;
       own[k_weighted] = from_.points.rows == 0 ? k_no_rows : from_.weights.empty() ? k_without : k_with;
+      own[k_progress] = on_progress_ ? 1 : 0;
       own[k_run] = state_.run;
       own[k_iterations] = state_.iterations;
       own[k_stopped] = state_.stopped ? 1 : 0;
       const std::vector<words> all = over_.gather(std::span<const std::int64_t>(own));
+      const bool any = std::ranges::any_of(all, [](const words& each) { return each[k_progress] != 0; });
+      how_.on_progress = wire::progress_of_all(on_progress_, any);
       divide_rows(all);
       load_rows();
       share_state(all);
@@ -271,7 +281,8 @@ class group_call {
 
   const prepared& plan_;
   const data<T>& from_;
-  const run::settings& how_;
+  const std::function<void(const progress&)> on_progress_;  // this rank's
+  run::settings how_;
   bool fits_;
   wire::exchange& over_;
   std::vector<int> lost_before_;  // ranks that earlier calls have lost

@@ -425,8 +425,11 @@ report plan<T>::fit(const data<T>& from, const fit_results<T>& to, const call& n
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
-    if (plan.on_devices()) return fit_on_devices<T>(plan, from, to, run::settings_of(plan.where, now));
-    if (plan.where.group) return fit_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
+    if (plan.where.group)
+      return prepare_call(plan.where.group, [&] {
+        const run::settings how = run::settings_of(plan.where, now);
+        return plan.on_devices() ? fit_on_devices<T>(plan, from, to, how) : fit_in_group<T>(plan, from, to, how);
+      });
     check_fit(plan.one_token, size, plan.options, from);
     check_results(plan.one_token, size, to);
     run::settings how = run::settings_of(plan.where, now);
@@ -482,8 +485,11 @@ report plan<T>::predict(const data<T>& from, const prediction_results& to, const
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
-    if (plan.on_devices()) return predict_on_devices<T>(plan, from, to, run::settings_of(plan.where, now));
-    if (plan.where.group) return predict_in_group<T>(plan, from, to, run::settings_of(plan.where, now));
+    if (plan.where.group)
+      return prepare_call(plan.where.group, [&] {
+        const run::settings how = run::settings_of(plan.where, now);
+        return plan.on_devices() ? predict_on_devices<T>(plan, from, to, how) : predict_in_group<T>(plan, from, to, how);
+      });
     check_points_and_centroids(plan.one_token, size, from);
     check_span(plan.one_token, "labels", to.labels, size.points);
     run::settings how = run::settings_of(plan.where, now);
@@ -505,8 +511,11 @@ report plan<T>::transform(const data<T>& from, const matrix_view<T>& values, con
   const implementation& plan = made();
   const kmeans::problem& size = plan.problem;
   return run::in_call(&plan.memory, plan.where.device, plan.one_token, [&] {
-    if (plan.on_devices()) return transform_on_devices<T>(plan, from, values, run::settings_of(plan.where, now));
-    if (plan.where.group) return transform_in_group<T>(plan, from, values, run::settings_of(plan.where, now));
+    if (plan.where.group)
+      return prepare_call(plan.where.group, [&] {
+        const run::settings how = run::settings_of(plan.where, now);
+        return plan.on_devices() ? transform_on_devices<T>(plan, from, values, how) : transform_in_group<T>(plan, from, values, how);
+      });
     check_points_and_centroids(plan.one_token, size, from);
     check_result(plan.one_token, "values", values, size.points, size.clusters);
     run::settings how = run::settings_of(plan.where, now);

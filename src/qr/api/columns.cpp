@@ -283,7 +283,7 @@ inline namespace abi_1 {
 
 #define BALLAST_DEFINE(S)                                                                                                 \
   column_factors<S> factor_columns(matrix_view<const S> A, std::int64_t block, const execution& where, const call& now) { \
-    return factor_columns_of<S>(A, block, where, now);                                                                    \
+    return prepare_call(where.group, [&] { return factor_columns_of<S>(A, block, where, now); });                         \
   }
 BALLAST_DEFINE(float)
 BALLAST_DEFINE(double)
@@ -312,28 +312,28 @@ template <class T>
 computed<T> column_factors<T>::q(const call& now) const {
   if constexpr (!is_complex<T>)
     if (!devices.empty()) return q_of_devices(*this, now);
-  return columns_of_q(*this, now);
+  return prepare_call(where.group, [&] { return columns_of_q(*this, now); });
 }
 
 template <class T>
 computed<T> column_factors<T>::apply(matrix_view<const T> C, const call& now) const {
   if constexpr (!is_complex<T>)
     if (!devices.empty()) return product_of_devices(*this, false, C, now);
-  return product(*this, false, C, now);
+  return prepare_call(where.group, [&] { return product(*this, false, C, now); });
 }
 
 template <class T>
 computed<T> column_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
   if constexpr (!is_complex<T>)
     if (!devices.empty()) return product_of_devices(*this, true, B, now);
-  return product(*this, true, B, now);
+  return prepare_call(where.group, [&] { return product(*this, true, B, now); });
 }
 
 template <class T>
 computed<T> column_factors<T>::solve(matrix_view<const T> B, const call& now) const {
   if constexpr (!is_complex<T>)
     if (!devices.empty()) return solution_of_devices(*this, B, now);
-  return solution_of(*this, B, now);
+  return prepare_call(where.group, [&] { return solution_of(*this, B, now); });
 }
 
 template class column_factors<float>;

@@ -100,19 +100,26 @@ cyclic_layout layout_of(const block_columns& of, index rows) {
   return {{rows, std::max<index>(rows, 1), 1, 0}, {of.columns, of.block, of.ranks, 0}, {1, of.ranks, false}};
 }
 
-// One call in either direction: work(call, the layout of desc, block columns, their layout, the rank).
-template <class S, class Work>
+// One call in either direction: check(the layout of desc, block columns) throws where operands do not fit; work(call, both, the layout of
+// the block columns, the rank).
+template <class S, class Check, class Work>
 report redistribution(std::span<const int> desc, const process_grid& grid, std::int64_t block, const execution& where, const call& now,
-                      const Work& work) {
+                      const Check& check, const Work& work) {
   if (!where.group) throw invalid_argument_error("qr: group: expected one whose ranks have the matrix, got none");
   const std::string token = desc.size() == 9 ? to_token(problem_of<S>(desc[2], desc[3])) : "qr";
   group_operation<S> call(where, now, token, group_call::redistribute, block);
   return call.run([&] {
-    const cyclic_layout given = layout_of(desc, grid, call.over().size());
-    if (block < 1) throw invalid_argument_error(fmt::format("{}: block: expected 1 column or more, got {}", token, block));
-    check_alike(call.over(), desc, grid, token);
     const int rank = static_cast<int>(call.over().place());
-    const block_columns own{given.columns.size, block, static_cast<int>(call.over().size()), rank};
+    cyclic_layout given;
+    block_columns own;
+    const auto check_all = [&] {
+      given = layout_of(desc, grid, call.over().size());
+      if (block < 1) throw invalid_argument_error(fmt::format("{}: block: expected 1 column or more, got {}", token, block));
+      own = {given.columns.size, block, static_cast<int>(call.over().size()), rank};
+      check(given, own);
+      return alike_in(desc, grid);
+    };
+    call.check_together(check_all, unlike_layouts(token));
     report head;
     head.backend = run::host_backend();
     call.add(head);
@@ -126,6 +133,7 @@ computed<S> import_of(std::span<const S> local, std::span<const int> desc, const
   computed<S> made;
   made.report = redistribution<S>(
       desc, grid, block, where, now,
+      [&](const cyclic_layout& given, const block_columns& own) { (void)local_view(local, desc, given, own.rank); },
       [&](group_operation<S>& call, const cyclic_layout& given, const block_columns& own, const cyclic_layout& columns, int rank) {
         made.values = matrix<S>(given.rows.size, own.count(), order::column_major);
         const part<matrix_view<const S>> from(given, rank, local_view(local, desc, given, rank));
@@ -140,10 +148,13 @@ report export_of(matrix_view<const S> columns, std::int64_t block, std::span<S> 
                  const execution& where, const call& now) {
   return redistribution<S>(
       desc, grid, block, where, now,
-      [&](group_operation<S>& call, const cyclic_layout& given, const block_columns& own, const cyclic_layout& divided, int rank) {
+      [&](const cyclic_layout& given, const block_columns& own) {
         if (columns.rows != given.rows.size || columns.columns != own.count())
           throw invalid_argument_error(fmt::format("qr: columns: expected {} × {} on rank {}, got {} × {}", given.rows.size, own.count(),
-                                                   rank, columns.rows, columns.columns));
+                                                   own.rank, columns.rows, columns.columns));
+        (void)local_view(local, desc, given, own.rank);
+      },
+      [&](group_operation<S>& call, const cyclic_layout& given, const block_columns&, const cyclic_layout& divided, int rank) {
         const part<matrix_view<const S>> from(divided, rank, columns);
         const part<matrix_view<S>> to(given, rank, local_view(local, desc, given, rank));
         call.attempt("qr.layout", [&](int) { return std::optional(redistribute<S>(call, from, to)); });
@@ -170,11 +181,11 @@ layout_part part_of_layout(std::span<const int> desc, const process_grid& grid, 
 #define BALLAST_DEFINE(S)                                                                                                         \
   computed<S> to_block_columns(std::span<const S> local, std::span<const int> desc, const process_grid& grid, std::int64_t block, \
                                const execution& where, const call& now) {                                                         \
-    return import_of<S>(local, desc, grid, block, where, now);                                                                    \
+    return prepare_call(where.group, [&] { return import_of<S>(local, desc, grid, block, where, now); });                         \
   }                                                                                                                               \
   report from_block_columns(matrix_view<const S> columns, std::int64_t block, std::span<S> local, std::span<const int> desc,      \
                             const process_grid& grid, const execution& where, const call& now) {                                  \
-    return export_of<S>(columns, block, local, desc, grid, where, now);                                                           \
+    return prepare_call(where.group, [&] { return export_of<S>(columns, block, local, desc, grid, where, now); });                \
   }
 BALLAST_DEFINE(float)
 BALLAST_DEFINE(double)

@@ -47,9 +47,14 @@ grid_factors<S> factor_grid_of(std::span<const S> local, std::span<const int> de
   check_group_of_grid(where, token);
   group_operation<S> call(where, now, token, group_call::factor_grid, 0);
   made.report = call.run([&] {
-    const grid_seat seat{layout_of(desc, grid, call.over().size()), static_cast<int>(call.over().place())};
-    const matrix_view<const S> A = local_view(local, desc, seat.layout, seat.rank);
-    check_alike(call.over(), desc, grid, token);
+    grid_seat seat;
+    matrix_view<const S> A;
+    const auto check = [&] {
+      seat = {layout_of(desc, grid, call.over().size()), static_cast<int>(call.over().place())};
+      A = local_view(local, desc, seat.layout, seat.rank);
+      return alike_in(desc, grid);
+    };
+    call.check_together(check, unlike_layouts(token));
     std::copy(desc.begin(), desc.end(), made.desc.begin());
     made.rank = seat.rank;
     made.desc[8] = static_cast<int>(std::max<index>(A.rows, 1));
@@ -132,24 +137,17 @@ class product_on_grid {
 
   abft::finding pass() {
     bad_ = {};
-    lines_.begin();
     bool odd = false;
     for (index j = 0; j < of_.storage.columns; ++j)
       for (index i = 0; i < of_.storage.rows; ++i) odd = odd || !is_finite(of_.storage(i, j));
     columns_.load(C_, odd);
     const index count = static_cast<index>(panels_.size());
-    for (index s = 0; s < count; ++s) {
-      if (lines_.stopped() && here_.repairs()) break;
-      grid_panel<S> now = stored_panel(transposed_ ? s : count - 1 - s);
-      // A column e_j of the identity is not changed by the panels below its row.
-      const index first = identity_ ? of_.seat.columns_below(now.first) : 0;
-      const matrix_view<S> all = now.below(columns_.all());
-      const matrix_view<S> X[] = {all.block(0, std::min(first, C_.columns), now.rows, columns_.count() - std::min(first, C_.columns)),
-                                  now.below(columns_.checksums(0, columns_.pieces()))};
-      grid_sums<S> W = products_.joined(now, X, bad_, columns_.is_finite());
-      products_.strike(now);
-      products_.subtract(now, transposed_, W.numbers() + now.width * (now.width + 1), X);
-      if (here_.is_protected()) note(columns_.alike(products_.is_whole(now), now.number));
+    std::optional<grid_panel<S>> now;
+    for (index s = -1; s < count; ++s) {
+      std::optional<grid_panel<S>> next;
+      if (s + 1 < count) next.emplace(stored_panel(transposed_ ? s + 1 : count - 2 - s));
+      step(now, next);
+      now = std::move(next);
     }
     for (index i = 0; i < columns_.pieces(); ++i) {
       if (of_.seat.rows() > 0) here_.strike(site::q, {i, columns_.pieces(), 0, 1}, columns_.block(i));
@@ -170,21 +168,46 @@ class product_on_grid {
   }
   void note(const abft::finding& found) {
     if (!passes(found) && !bad_) bad_ = found;
-    if (bad_) lines_.stop();
   }
-  // A panel of the factors, as the ranks have it that have its columns.
+
+  // Applies a panel, if there is one, and brings the next one to the ranks of the process rows. One half of the columns is multiplied while
+  // the products of the other are summed, and updated while those of the first are; the next panel goes while the first half is updated.
+  void step(std::optional<grid_panel<S>>& now, std::optional<grid_panel<S>>& next) {
+    if (!now) return spread(next, [] {});
+    const index w = now->width, all = columns_.count();
+    // A column e_j of the identity is not changed by the panels below its row.
+    const index begin = identity_ ? std::min(of_.seat.columns_below(now->first), all) : 0, half = begin + (all - begin) / 2;
+    const matrix_view<S> below = now->below(columns_.all());
+    const matrix_view<S> first[] = {below.block(0, begin, now->rows, half - begin)};
+    const matrix_view<S> second[] = {below.block(0, half, now->rows, all - half), now->below(columns_.checksums(0, columns_.pieces()))};
+    grid_sums<S> of_first = products_.begin_join(*now, first);
+    grid_sums<S> of_second(0, w * columns_of<S>(second));
+    products_.multiply(*now, second, of_second.numbers());
+    products_.strike_product(*now, 1, of_second.numbers(), columns_of<S>(second));
+    products_.end_join(*now, of_first, bad_, columns_.is_finite());
+    products_.strike(*now);
+    lines_.begin(grid_line::column, of_second);
+    products_.subtract(*now, transposed_, of_first.numbers() + products_.before(w), first);
+    lines_.end(grid_line::column, of_second);
+    spread(next, [&] { products_.subtract(*now, transposed_, of_second.numbers(), second); });
+    if (here_.is_protected()) note(columns_.alike(products_.is_whole(*now), now->number));
+  }
+  // Sends a panel of the factors, if there is one, to the ranks that do not have its columns.
+  template <class Work>
+  void spread(std::optional<grid_panel<S>>& next, const Work& meanwhile) {
+    if (next) products_.begin_spread(*next);
+    meanwhile();
+    if (next) products_.end_spread(*next);
+  }
+  // A panel of the factors; its numbers only on the ranks that have its columns.
   grid_panel<S> stored_panel(index k) {
-    grid_panel<S> now(here_, k, of_.seat, panels_[at(k)]);
-    std::copy_n(of_.tau.begin() + now.first, now.width, now.tau.begin());
-    if (now.mine) {
-      const matrix_view<const S> from = of_.storage.block(now.top, of_.seat.columns_below(now.first), now.rows, now.width);
-      here_.copy(from, now.V());
-      if (now.has_top) unit_lower(now.V());
-      products_.seal(now);
-    }
-    products_.begin_spread(now);
-    products_.end_spread(now);
-    return now;
+    grid_panel<S> made(here_, k, of_.seat, panels_[at(k)]);
+    std::copy_n(of_.tau.begin() + made.first, made.width, made.tau.begin());
+    if (!made.mine) return made;
+    here_.copy(of_.storage.block(made.top, of_.seat.columns_below(made.first), made.rows, made.width), made.V());
+    if (made.has_top) unit_lower(made.V());
+    products_.seal(made);
+    return made;
   }
 
   rank_call<S>& here_;
@@ -231,6 +254,7 @@ computed<S> q_on_grid(const grid_factors<S>& of, const call& now) {
   computed<S> made;
   made.report = call.run([&] {
     const grid_part<S> part = part_of(of, call);
+    call.over().barrier();  // all make this call: the exchanges of lines do not compare it
     const grid_seat& seat = part.seat;
     matrix<S> identity(seat.rows(), seat.columns_below(part.steps()), order::column_major);
     for (index j = 0; j < part.steps(); ++j)
@@ -275,9 +299,9 @@ class substitution_on_grid {
       if (of_.seat.layout.rows.owner(number) == of_.seat.row()) pivots[at(j)] = of_.storage(rows - 1, j);
     }
     if (!pivots.empty()) here_.strike(site::pivot, {}, column_major(pivots.data(), of_.storage.columns, index{1}));
-    std::vector<grid_message> block(1);
-    block[0].put(most.data(), static_cast<index>(most.size()));
-    std::vector<grid_reader> came = lines_.exchange(grid_line::column, std::move(block));
+    grid_message block;
+    block.put(most.data(), static_cast<index>(most.size()));
+    std::vector<grid_reader> came = lines_.exchange(grid_line::column, block);
     for (int p = 0; p < lines_.size(grid_line::column); ++p) {
       if (p == lines_.place(grid_line::column)) continue;
       std::vector<double> other(most.size());
@@ -310,19 +334,20 @@ class substitution_on_grid {
     const index w = now.width, p = Y_.columns(), rows = seat.rows(), end = seat.rows_below(now.first + w), top = seat.rows_below(now.first);
     const int owner = seat.layout.columns.owner(now.first), solver = seat.layout.rows.owner(now.first);
     matrix<S> R(end, w, order::column_major);
-    std::vector<grid_message> block(1);
+    grid_message block;
     if (seat.column() == owner) {
       copy_alike<S>(of_.storage.block(0, seat.columns_below(now.first), end, w), R.view());
       for (index j = 0; j < w; ++j)
         for (index i = top + j + 1; i < end; ++i) R(i, j) = S(0);  // V lies below the diagonal
-      block[0].put(std::as_const(R).view());
+      block.put(std::as_const(R).view());
     }
-    std::vector<grid_reader> came = lines_.exchange(grid_line::row, std::move(block));
+    std::vector<grid_reader> came = lines_.exchange(
+        grid_line::row, block, end > 0 && seat.column() != owner ? lines_.only(grid_line::row, owner) : lines_.nobody(grid_line::row));
     if (seat.column() != owner) came[at(owner)].take(R.view());
     if (end > 0) here_.strike(site::store, {k, panels, 0, 2}, R.view());
 
     matrix<S> x(w, p, order::column_major);
-    std::vector<grid_message> solved(1);
+    grid_message solved;
     if (seat.row() == solver && p > 0) {
       matrix<S> right(w, p, order::column_major);
       for (index j = 0; j < p; ++j)
@@ -330,9 +355,10 @@ class substitution_on_grid {
       solve_triangle<S>(here_.run(), here_.on(), false, std::as_const(R).view().block(top, 0, w, w), std::as_const(right).view(), x.view());
       for (index j = 0; j < p; ++j)
         for (index i = 0; i < w; ++i) X(top + i, j) = x(i, j);
-      solved[0].put(std::as_const(x).view());
+      solved.put(std::as_const(x).view());
     }
-    came = lines_.exchange(grid_line::column, std::move(solved));
+    came = lines_.exchange(grid_line::column, solved,
+                           p > 0 && seat.row() != solver ? lines_.only(grid_line::column, solver) : lines_.nobody(grid_line::column));
     if (p == 0) return;
     if (seat.row() != solver) came[at(solver)].take(x.view());
     here_.strike(site::store, {k, panels, 1, 2}, x.view());
@@ -348,10 +374,11 @@ class substitution_on_grid {
     const substitution_check<S> by(of_.n(), seat.layout.rows_of(seat.rank));
     auto own = by.of_r(of_.storage, seat.layout.columns_of(seat.rank));
     lines_.sum(grid_line::column, own.values, own.sizes);
-    std::vector<grid_message> block(1);
-    block[0].put(own.values.data(), static_cast<index>(own.values.size()));
-    block[0].put(own.sizes.data(), static_cast<index>(own.sizes.size()));
-    std::vector<grid_reader> came = lines_.exchange(grid_line::row, std::move(block));
+    grid_message block;
+    block.put(own.values.data(), static_cast<index>(own.values.size()));
+    block.put(own.sizes.data(), static_cast<index>(own.sizes.size()));
+    std::vector<grid_reader> came =
+        lines_.exchange(grid_line::row, block, lines_.those(grid_line::row, [&](int c) { return seat.layout.columns.count(c) > 0; }));
     auto all = by.none(of_.n());
     for (int c = 0; c < seat.layout.grid.columns; ++c) {
       const std::vector<index> numbers = seat.layout.columns.of(c);
@@ -412,7 +439,7 @@ inline namespace abi_1 {
 #define BALLAST_DEFINE(S)                                                                                                            \
   grid_factors<S> factor_grid(std::span<const S> local, std::span<const int> desc, const process_grid& grid, const execution& where, \
                               const call& now) {                                                                                     \
-    return factor_grid_of<S>(local, desc, grid, where, now);                                                                         \
+    return prepare_call(where.group, [&] { return factor_grid_of<S>(local, desc, grid, where, now); });                              \
   }
 BALLAST_DEFINE(float)
 BALLAST_DEFINE(double)
@@ -434,22 +461,22 @@ matrix<T> grid_factors<T>::r() const {
 
 template <class T>
 computed<T> grid_factors<T>::q(const call& now) const {
-  return q_on_grid(*this, now);
+  return prepare_call(where.group, [&] { return q_on_grid(*this, now); });
 }
 
 template <class T>
 computed<T> grid_factors<T>::apply(matrix_view<const T> C, const call& now) const {
-  return product_on(*this, false, C, now);
+  return prepare_call(where.group, [&] { return product_on(*this, false, C, now); });
 }
 
 template <class T>
 computed<T> grid_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
-  return product_on(*this, true, B, now);
+  return prepare_call(where.group, [&] { return product_on(*this, true, B, now); });
 }
 
 template <class T>
 computed<T> grid_factors<T>::solve(matrix_view<const T> B, const call& now) const {
-  return solution_on_grid(*this, B, now);
+  return prepare_call(where.group, [&] { return solution_on_grid(*this, B, now); });
 }
 
 template class grid_factors<float>;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +14,6 @@
 #include <ballast/qr_descriptor.hpp>
 
 #include "core/format.hpp"
-#include "group/exchange.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr {
@@ -70,12 +70,14 @@ inline cyclic_layout layout_of(std::span<const int> desc, const process_grid& gr
   return {{desc[2], desc[4], grid.rows, desc[6]}, {desc[3], desc[5], grid.columns, desc[7]}, grid};
 }
 
-// Throws invalid_argument_error if a rank has another descriptor or grid.
-inline void check_alike(wire::exchange& over, std::span<const int> desc, const process_grid& grid, const std::string& token) {
-  std::vector<int> same(desc.begin() + 2, desc.begin() + 8);
-  same.insert(same.end(), {grid.rows, grid.columns, grid.by_columns ? 1 : 0});
-  for (const auto& each : over.gather(std::span<const int>(same)))
-    if (each != same) throw invalid_argument_error(fmt::format("{}: desc and grid: expected the same on all ranks, but for LLD_", token));
+// The numbers that all ranks must have alike of a descriptor that layout_of() takes, and of the grid.
+inline std::vector<std::int64_t> alike_in(std::span<const int> desc, const process_grid& grid) {
+  std::vector<std::int64_t> made(desc.begin() + 2, desc.begin() + 8);
+  made.insert(made.end(), {grid.rows, grid.columns, grid.by_columns ? 1 : 0});
+  return made;
+}
+inline std::string unlike_layouts(const std::string& token) {
+  return token + ": desc and grid: expected the same on all ranks, but for LLD_";
 }
 
 template <class S>

@@ -27,7 +27,7 @@ namespace ballast::qr {
 
 using core::at;
 
-// A message of a grid: a word that says whether its sender has found a fault, then numbers.
+// A message of a grid: numbers.
 class grid_message {
  public:
   template <class Number>
@@ -41,25 +41,17 @@ class grid_message {
     bytes_.reserve(bytes_.size() + at(of.rows * of.columns) * sizeof(S));
     for (index j = 0; j < of.columns && of.rows > 0; ++j) put(&of(0, j), of.rows);
   }
-  std::span<const std::byte> finish(bool stop) {
-    bytes_[0] = static_cast<std::byte>(stop ? 1 : 0);
-    return bytes_;
-  }
+  std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
-  std::vector<std::byte> bytes_ = std::vector<std::byte>(sizeof(std::uint64_t));
+  std::vector<std::byte> bytes_;
 };
 
 // A message that came.
 class grid_reader {
  public:
   grid_reader() = default;
-  explicit grid_reader(wire::bytes of) : bytes_(std::move(of)), next_(sizeof(std::uint64_t)) {
-    if (bytes_.size() < next_) throw error("qr: a message on the grid has no head");
-  }
-  // Returns whether the sender of a message has found a fault.
-  static bool stops(std::span<const std::byte> message) { return !message.empty() && message[0] != std::byte{0}; }
-  bool is_empty() const { return bytes_.size() == next_; }
+  explicit grid_reader(wire::bytes of) : bytes_(std::move(of)) {}
   // Takes the whole message.
   wire::bytes take() { return std::move(bytes_); }
   template <class Number>
@@ -85,31 +77,27 @@ template <class S>
 class grid_sums {
  public:
   using wide = wide_of<S>;
-  grid_sums(index wides, index count) : wides_(wides), count_(count), bytes_(k_head + at(wides) * sizeof(wide) + at(count) * sizeof(S)) {}
-  wide* wides() { return reinterpret_cast<wide*>(bytes_.data() + k_head); }
-  S* numbers() { return reinterpret_cast<S*>(bytes_.data() + k_head + at(wides_) * sizeof(wide)); }
-  std::span<const std::byte> finish(bool stop) {
-    bytes_[0] = static_cast<std::byte>(stop ? 1 : 0);
-    return bytes_;
-  }
+  grid_sums(index wides, index count) : wides_(wides), count_(count), bytes_(at(wides) * sizeof(wide) + at(count) * sizeof(S)) {}
+  wide* wides() { return reinterpret_cast<wide*>(bytes_.data()); }
+  S* numbers() { return reinterpret_cast<S*>(bytes_.data() + at(wides_) * sizeof(wide)); }
+  std::span<const std::byte> bytes() const { return bytes_; }
   // Adds the parts that came, that of place p in came[p], and the own one, in the order of the places.
   void add(std::vector<grid_reader>& came, int own_place) {
     came[at(own_place)] = grid_reader(std::exchange(bytes_, {}));
     for (int p = 0; p < static_cast<int>(came.size()); ++p) {
       wire::bytes part = came[at(p)].take();
-      if (part.size() != k_head + at(wides_) * sizeof(wide) + at(count_) * sizeof(S))
+      if (part.size() != at(wides_) * sizeof(wide) + at(count_) * sizeof(S))
         throw error("qr: sums on the grid have another size than expected");
       if (p == 0) {
         bytes_ = std::move(part);
         continue;
       }
-      add(reals(wides()), part.data() + k_head, wides_ * k_reals<S>);
-      add(reals(numbers()), part.data() + k_head + at(wides_) * sizeof(wide), count_ * k_reals<S>);
+      add(reals(wides()), part.data(), wides_ * k_reals<S>);
+      add(reals(numbers()), part.data() + at(wides_) * sizeof(wide), count_ * k_reals<S>);
     }
   }
 
  private:
-  static constexpr std::size_t k_head = sizeof(std::uint64_t);  // as of a grid_message
   template <class Real>
   static void add(Real* to, const std::byte* from, index count) {
     const auto* const numbers = reinterpret_cast<const Real*>(from);
@@ -121,8 +109,8 @@ class grid_sums {
 
 enum class grid_line : std::uint8_t { column, row };  // the ranks of a process column, or row
 
-// The exchanges of a grid. All ranks take part in each; those of other lines send only whether they have found a fault. So all ranks know
-// of one after the same exchange. A rank may compute between the two halves of one. A line of one rank exchanges nothing.
+// The exchanges of a grid. All ranks make each, so that its number is the same on all; messages go only between ranks of one line that have
+// something for each other. A rank may compute between the two halves of one. A line of one rank exchanges nothing.
 class grid_lines {
  public:
   grid_lines(wire::exchange& over, const grid_seat& seat) : over_(over), seat_(seat) {}
@@ -134,22 +122,38 @@ class grid_lines {
     return of == grid_line::column ? seat_.layout.rank_at(place, seat_.column()) : seat_.layout.rank_at(seat_.row(), place);
   }
 
-  // Sends block p to the rank in place p of its line, or the only one to all. end() returns those that came; the own one is empty.
-  void begin(grid_line along, std::span<grid_message> blocks) {
-    std::vector<std::span<const std::byte>> lines;
-    for (grid_message& each : blocks) lines.push_back(each.finish(stop_));
-    send(along, lines);
+  // Places of a line whose messages are awaited: those for which sends(place) holds, all, one or none. The own one does not count.
+  template <class Sends>
+  std::vector<bool> those(grid_line of, const Sends& sends) const {
+    std::vector<bool> made(at(size(of)));
+    for (int p = 0; p < size(of); ++p) made[at(p)] = p != place(of) && sends(p);
+    return made;
   }
+  std::vector<bool> everyone(grid_line of) const {
+    return those(of, [](int) { return true; });
+  }
+  std::vector<bool> only(grid_line of, int sender) const {
+    return those(of, [&](int p) { return p == sender; });
+  }
+  std::vector<bool> nobody(grid_line of) const { return std::vector<bool>(at(size(of))); }
+
+  // Sends block p to the rank in place p of its line, or the only one to all, unless it is empty. awaited[p]: the rank in place p sends one
+  // that is not empty. end() returns those that came; the others are empty.
+  void begin(grid_line along, std::span<const grid_message> blocks, const std::vector<bool>& awaited) {
+    std::vector<std::span<const std::byte>> parts;
+    for (const grid_message& each : blocks) parts.push_back(each.bytes());
+    send(along, parts, awaited);
+  }
+  // All ranks of the line have sums of the same size, of other lines others.
   template <class S>
-  void begin(grid_line along, grid_sums<S>& own) {
-    const std::span<const std::byte> block = own.finish(stop_);
-    send(along, std::span(&block, 1));
+  void begin(grid_line along, const grid_sums<S>& own) {
+    const std::span<const std::byte> block = own.bytes();
+    send(along, std::span(&block, 1), block.empty() ? nobody(along) : everyone(along));
   }
   std::vector<grid_reader> end(grid_line along) {
     std::vector<grid_reader> made(at(size(along)));
     if (made.size() == 1) return made;
-    std::vector<wire::bytes> came = over_.end_all_to_all();
-    for (const wire::bytes& each : came) stopped_ = stopped_ || grid_reader::stops(each);
+    std::vector<wire::bytes> came = over_.end_some_to_some();
     for (int p = 0; p < size(along); ++p)
       if (p != place(along)) made[at(p)] = grid_reader(std::move(came[at(rank_of(along, p))]));
     return made;
@@ -160,17 +164,22 @@ class grid_lines {
     std::vector<grid_reader> came = end(along);
     own.add(came, place(along));
   }
-  std::vector<grid_reader> exchange(grid_line along, std::vector<grid_message> blocks) {
-    begin(along, blocks);
+  // One block to all, and those of `awaited`.
+  std::vector<grid_reader> exchange(grid_line along, const grid_message& block, const std::vector<bool>& awaited) {
+    begin(along, std::span(&block, 1), awaited);
     return end(along);
+  }
+  // The blocks of all ranks of the line, which have the same size.
+  std::vector<grid_reader> exchange(grid_line along, const grid_message& block) {
+    return exchange(along, block, block.bytes().empty() ? nobody(along) : everyone(along));
   }
   // Sums arrays of all ranks of the line in the order of their places, each into itself.
   template <class... Number>
   void sum(grid_line along, std::vector<Number>&... of) {
     if (size(along) == 1) return;
-    std::vector<grid_message> block(1);
-    (block[0].put(of.data(), static_cast<index>(of.size())), ...);
-    std::vector<grid_reader> came = exchange(along, std::move(block));
+    grid_message block;
+    (block.put(of.data(), static_cast<index>(of.size())), ...);
+    std::vector<grid_reader> came = exchange(along, block);
     const auto add = [](auto& to, const auto& from) {
       for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
     };
@@ -186,25 +195,28 @@ class grid_lines {
     }
   }
 
-  // This rank has found a fault for which all begin again: its next messages say so.
-  void stop() { stop_ = true; }
-  // Returns whether any rank had said so before its last exchange: the same on all ranks.
-  bool stopped() const { return stopped_; }
-  void begin() { stop_ = stopped_ = false; }
+  // Returns whether any rank has found a fault for which all begin again: the same on all ranks, which all call it. `own`: this one has.
+  bool any_has(bool own) {
+    std::int64_t found = own ? 1 : 0;
+    over_.add(std::span(&found, 1));
+    return found != 0;
+  }
 
  private:
-  void send(grid_line along, std::span<const std::span<const std::byte>> blocks) {
+  void send(grid_line along, std::span<const std::span<const std::byte>> blocks, const std::vector<bool>& awaited) {
     if (size(along) == 1) return;
-    grid_message nothing;
-    std::vector<std::span<const std::byte>> all(over_.size(), nothing.finish(stop_));
-    for (int p = 0; p < size(along); ++p)
-      if (p != place(along)) all[at(rank_of(along, p))] = blocks.size() == 1 ? blocks[0] : blocks[at(p)];
-    over_.begin_all_to_all(all);
+    std::vector<std::span<const std::byte>> all(over_.size());
+    std::vector<bool> from(over_.size(), false);
+    for (int p = 0; p < size(along); ++p) {
+      if (p == place(along)) continue;
+      all[at(rank_of(along, p))] = blocks.size() == 1 ? blocks[0] : blocks[at(p)];
+      from[at(rank_of(along, p))] = awaited[at(p)];
+    }
+    over_.begin_some_to_some(all, from);
   }
 
   wire::exchange& over_;
   const grid_seat seat_;
-  bool stop_ = false, stopped_ = false;
 };
 
 // A rank's rows of the columns of its process column, divided into pieces with a checksum column each. They are worked on where the caller
@@ -333,9 +345,9 @@ class grid_columns {
       own[at(3 * j + 2)] = sizes[at(j)].finite ? 1 : 0;
     }
     std::vector<std::vector<double>> parts(at(places), own);
-    std::vector<grid_message> block(1);
-    block[0].put(own.data(), 3 * count());
-    std::vector<grid_reader> came = lines_.exchange(grid_line::column, std::move(block));
+    grid_message block;
+    block.put(own.data(), 3 * count());
+    std::vector<grid_reader> came = lines_.exchange(grid_line::column, block);
     for (int p = 0; p < places; ++p)
       if (p != lines_.place(grid_line::column)) came[at(p)].take(parts[at(p)].data(), 3 * count());
     for (index j = 0; j < count(); ++j) {

@@ -68,7 +68,8 @@ class grid_panels {
       if (joint) {
         std::vector<grid_message> triangles(parts.size());
         if (now.mine && !leads) put_triangle(of, triangles[at(now.process_row)]);
-        lines_.begin(grid_line::column, triangles);
+        const auto sends = [&](int p) { return leads && triangle_of(p, now) > 0; };
+        lines_.begin(grid_line::column, triangles, lines_.those(grid_line::column, sends));
         meanwhile();
         std::vector<grid_reader> came = lines_.end(grid_line::column);
         if (leads) join(of, finite, came, parts);
@@ -76,10 +77,11 @@ class grid_panels {
         keep(of);
         for (grid_message& each : parts) put_factor(now, each);
       }
-      lines_.begin(grid_line::column, parts);
+      const bool takes = now.mine && !leads;
+      lines_.begin(grid_line::column, parts, takes ? lines_.only(grid_line::column, now.process_row) : lines_.nobody(grid_line::column));
       meanwhile();
       std::vector<grid_reader> came = lines_.end(grid_line::column);
-      if (now.mine && !leads) take_part(of, came[at(now.process_row)]);
+      if (takes) take_part(of, came[at(now.process_row)]);
     } else if (leads) {
       keep(of);
     }

@@ -109,29 +109,31 @@ class grid_products {
     if (count > 0) here_.strike(site::product, {of.number, panels_, step, 2}, column_major(product, of.width, index{1}, of.width));
   }
 
-  // Returns the sums over the process column of Vᴴ X, after w (w + 1) other numbers. Computes T from VᴴV and the tau of the rank with the
-  // first row, and compares both; a finding in `bad`.
-  grid_sums<S> joined(grid_panel<S>& of, std::span<const matrix_view<S>> X, std::optional<abft::finding>& bad, bool finite) {
-    const index w = of.width, squares = w * (w + 1), columns = columns_of(X);
-    const bool checked = here_.is_protected();
-    grid_sums<S> sums(checked ? w : 0, squares + w * columns);
+  // The sums over the process column of Vᴴ X for a panel whose T is not known, after before(w) other numbers: VᴴV, and the tau of the rank
+  // with the first row. begin_join multiplies and sends this rank's part; end_join computes T, and compares both; a finding in `bad`.
+  static index before(index w) { return w * (w + 1); }
+  grid_sums<S> begin_join(const grid_panel<S>& of, std::span<const matrix_view<S>> X) {
+    const index w = of.width, columns = columns_of(X);
+    grid_sums<S> sums(here_.is_protected() ? w : 0, before(w) + w * columns);
     const matrix_view<S> V = of.V();
     multiply(of, std::span(&V, 1), sums.numbers());
     if (of.has_top) std::copy(of.tau.begin(), of.tau.end(), sums.numbers() + w * w);
-    multiply(of, X, sums.numbers() + squares);
-    strike_product(of, 0, sums.numbers() + squares, columns);
-    const std::vector<double> x = random_vector(of);
-    if (checked) {
-      const std::vector<wide> z = gram_times(of, x.data(), nullptr);
+    multiply(of, X, sums.numbers() + before(w));
+    strike_product(of, 0, sums.numbers() + before(w), columns);
+    if (here_.is_protected()) {
+      const std::vector<wide> z = gram_times(of, random_vector(of), nullptr);
       std::copy(z.begin(), z.end(), sums.wides());
     }
     lines_.begin(grid_line::column, sums);
+    return sums;
+  }
+  void end_join(grid_panel<S>& of, grid_sums<S>& sums, std::optional<abft::finding>& bad, bool finite) {
+    const index w = of.width;
     lines_.end(grid_line::column, sums);
     std::copy_n(sums.numbers() + w * w, w, of.tau.begin());
     form_t(of, sums.numbers());
     of.seal_of_t = seal_of_t(of);
-    if (checked && finite) check(of, sums.numbers(), x, {sums.wides(), sums.wides() + w}, bad);
-    return sums;
+    if (here_.is_protected() && finite) check(of, sums.numbers(), {sums.wides(), sums.wides() + w}, bad);
   }
 
   // X ← X − V op(T) W for W = Vᴴ X over all ranks, which becomes op(T) W: Hᴴ X if transposed, else H X. Each X has a T of its own: a wrong
@@ -153,7 +155,7 @@ class grid_products {
   // This rank's part of Vᴴ p and ‖p‖² for p = V T x with a random x: w + 1 numbers.
   void probe(const grid_panel<S>& of, wide* to) {
     double squares = 0;
-    const std::vector<wide> z = gram_times(of, times_t(of, false, random_vector(of)).data(), &squares);
+    const std::vector<wide> z = gram_times(of, multiplied(of.T.data(), false, random_vector(of), nullptr), &squares);
     std::copy(z.begin(), z.end(), to);
     to[of.width] = squares;
   }
@@ -161,20 +163,12 @@ class grid_products {
   // process column.
   abft::finding judge(const grid_panel<S>& of, const wide* sums) {
     const index w = of.width;
-    const std::vector<double> x = random_vector(of);
     const double length = std::sqrt(size_of_number(sums[w]));
-    std::vector<wide> seen(at(w), wide(0)), expected = times_t(of, false, x);
-    const std::vector<wide> other = times_t(of, true, x);
     std::vector<double> sizes(at(w), 0.0);
-    for (index i = 0; i < w; ++i) {
-      expected[at(i)] += other[at(i)];
-      for (index j = 0; j < w; ++j) {
-        const wide down = conjugate(static_cast<wide>(of.T[at(j + i * w)])), across = static_cast<wide>(of.T[at(i + j * w)]);
-        seen[at(i)] += times(down, sums[j]);
-        sizes[at(i)] +=
-            size_of_number(down) * (size_of_number(sums[j]) + length + std::abs(x[at(j)])) + size_of_number(across) * std::abs(x[at(j)]);
-      }
-    }
+    const std::vector<wide> seen = multiplied(of.T.data(), true, std::vector<wide>(sums, sums + w), &sizes);
+    const std::vector<wide> expected = t_and_adjoint_times(of, random_vector(of), sizes);
+    // The columns of V are no longer than √2, so the rounding of Vᴴ p has the size of ‖p‖.
+    (void)multiplied(of.T.data(), true, std::vector<wide>(at(w), wide(length)), &sizes);
     const abft::finding found = compare_all(of, seen, expected, sizes);
     if (!passes(found)) return found;
     here_.run().seen.checked(1);
@@ -197,7 +191,8 @@ class grid_products {
       block.put(of.T.data(), w * w);
       block.put(matrix_view<const S>(of.V()));
     }
-    lines_.begin(grid_line::row, std::span(&block, 1));
+    lines_.begin(grid_line::row, std::span(&block, 1),
+                 of.mine ? lines_.nobody(grid_line::row) : lines_.only(grid_line::row, of.process_column));
   }
   void end_spread(grid_panel<S>& of) {
     const index w = of.width;
@@ -225,23 +220,28 @@ class grid_products {
 
  private:
   // The random x of a panel's checks.
-  static std::vector<double> random_vector(const grid_panel<S>& of) {
-    std::vector<double> x(at(of.width));
+  static std::vector<wide> random_vector(const grid_panel<S>& of) {
+    std::vector<wide> x(at(of.width));
     for (index j = 0; j < of.width; ++j) x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(of.first + j));
     return x;
   }
-  // T x or Tᴴ x, in double.
-  static std::vector<wide> times_t(const grid_panel<S>& of, bool transposed, const std::vector<double>& x) {
-    const index w = of.width;
+  // M v or Mᴴ v for a square matrix, in double. Adds the sizes of the terms of each element to `sizes` unless that is null.
+  static std::vector<wide> multiplied(const S* M, bool transposed, const std::vector<wide>& v, std::vector<double>* sizes) {
+    const index w = static_cast<index>(v.size());
     std::vector<wide> made(at(w), wide(0));
-    for (index j = 0; j < w; ++j)
-      for (index i = 0; i < w; ++i) {
-        const wide each = static_cast<wide>(of.T[at(i + j * w)]);
-        if (transposed)
-          made[at(j)] += conjugate(each) * x[at(i)];
-        else
-          made[at(i)] += each * x[at(j)];
+    for (index i = 0; i < w; ++i)
+      for (index j = 0; j < w; ++j) {
+        const wide each = transposed ? conjugate(static_cast<wide>(M[j + i * w])) : static_cast<wide>(M[i + j * w]);
+        made[at(i)] += times(each, v[at(j)]);
+        if (sizes != nullptr) (*sizes)[at(i)] += size_of_number(each) * size_of_number(v[at(j)]);
       }
+    return made;
+  }
+  // (T + Tᴴ) x.
+  static std::vector<wide> t_and_adjoint_times(const grid_panel<S>& of, const std::vector<wide>& x, std::vector<double>& sizes) {
+    std::vector<wide> made = multiplied(of.T.data(), false, x, &sizes);
+    const std::vector<wide> other = multiplied(of.T.data(), true, x, &sizes);
+    for (std::size_t i = 0; i < made.size(); ++i) made[i] += other[i];
     return made;
   }
 
@@ -262,11 +262,10 @@ class grid_products {
   }
 
   // This rank's part of Vᴴ(V x), in double; and of ‖V x‖² where it is asked for.
-  template <class Number>
-  std::vector<wide> gram_times(const grid_panel<S>& of, const Number* x, double* squares) {
+  std::vector<wide> gram_times(const grid_panel<S>& of, const std::vector<wide>& x, double* squares) {
     const kernels<S>& by = host::kernels_of<S>(here_.run());
     const index w = of.width, rows = of.rows;
-    std::vector<wide> minus(x, x + w), y(at(rows), wide(0)), z(at(w), wide(0));
+    std::vector<wide> minus = x, y(at(rows), wide(0)), z(at(w), wide(0));
     if (rows == 0) return z;
     for (wide& each : minus) each = -each;
     by.subtract(rows, w, of.memory.get(), rows, 1, minus.data(), w, y.data(), rows);
@@ -277,38 +276,22 @@ class grid_products {
   }
 
   // For random x, in double: G x = z = Vᴴ(V x), and Tᴴ G T x = (T + Tᴴ) x, which holds if and only if I − V T Vᴴ is unitary.
-  void check(const grid_panel<S>& of, const S* G, const std::vector<double>& x, const std::vector<wide>& z,
-             std::optional<abft::finding>& bad) {
+  void check(const grid_panel<S>& of, const S* G, const std::vector<wide>& z, std::optional<abft::finding>& bad) {
     const index w = of.width;
-    const auto multiply = [&](const S* M, bool transposed, const std::vector<wide>& v, std::vector<double>* sizes) {
-      std::vector<wide> made(at(w), wide(0));
-      for (index i = 0; i < w; ++i)
-        for (index j = 0; j < w; ++j) {
-          const wide each = transposed ? conjugate(static_cast<wide>(M[j + i * w])) : static_cast<wide>(M[i + j * w]);
-          made[at(i)] += times(each, v[at(j)]);
-          if (sizes != nullptr) (*sizes)[at(i)] += size_of_number(each) * size_of_number(v[at(j)]);
-        }
-      return made;
-    };
-    const std::vector<wide> start(x.begin(), x.end());
+    const std::vector<wide> x = random_vector(of);
     std::vector<double> sizes(at(w), 0.0);
-    const std::vector<wide> Gx = multiply(G, false, start, &sizes);
+    const std::vector<wide> Gx = multiplied(G, false, x, &sizes);
     double length = 0;
-    for (index j = 0; j < w; ++j) length += size_of_number(times(z[at(j)], start[at(j)]));
-    std::vector<wide> expected = z, seen = Gx;
+    for (index j = 0; j < w; ++j) length += size_of_number(times(z[at(j)], x[at(j)]));
     for (index j = 0; j < w; ++j) sizes[at(j)] += std::sqrt(size_of_number(G[j + j * w]) * length);
-    note(of, seen, expected, sizes, bad);
+    note(of, Gx, z, sizes, bad);
 
-    const std::vector<wide> p = multiply(of.T.data(), false, start, nullptr);
+    const std::vector<wide> p = multiplied(of.T.data(), false, x, nullptr);
     std::vector<double> of_g(at(w), 0.0), of_t(at(w), 0.0);
-    const std::vector<wide> g = multiply(G, false, p, &of_g);
-    seen = multiply(of.T.data(), true, g, nullptr);
-    expected = multiply(of.T.data(), false, start, &of_t);
-    const std::vector<wide> other = multiply(of.T.data(), true, start, &of_t);
-    for (index i = 0; i < w; ++i) {
-      expected[at(i)] += other[at(i)];
+    const std::vector<wide> seen = multiplied(of.T.data(), true, multiplied(G, false, p, &of_g), nullptr);
+    const std::vector<wide> expected = t_and_adjoint_times(of, x, of_t);
+    for (index i = 0; i < w; ++i)
       for (index j = 0; j <= i; ++j) of_t[at(i)] += size_of_number(of.T[at(j + i * w)]) * of_g[at(j)];
-    }
     note(of, seen, expected, of_t, bad);
   }
 

@@ -34,13 +34,10 @@ class factorization_on_grid {
   std::optional<abft::finding> pass() {
     bad_ = {};
     given_up_ = false;
-    lines_.begin();
     columns_.load(A_, false);
     index own = 0;  // the first of the rank's pieces that is no panel yet
     std::optional<started> now;
     for (index k = -1; k < count_; ++k) {
-      // All ranks see the same.
-      if (lines_.stopped() && here_.repairs()) break;
       if (now && now->panel.mine) ++own;
       std::optional<started> next;
       if (k + 1 < count_)
@@ -50,6 +47,7 @@ class factorization_on_grid {
       else
         begin(*next);
       now = std::move(next);
+      if (now && here_.repairs() && lines_.any_has(bad_ || given_up_)) break;
     }
     if (!(here_.repairs() && (bad_ || given_up_))) finish(own);
     if (given_up_) return std::nullopt;
@@ -71,14 +69,13 @@ class factorization_on_grid {
 
   void note(const abft::finding& found) {
     if (!passes(found) && !bad_) bad_ = found;
-    if (bad_ || here_.lost()) lines_.stop();
     given_up_ = given_up_ || here_.lost();
   }
 
   void begin(started& first) {
     panels_.factor_rows(first, columns_.is_finite());
-    note({});
     panels_.complete(first, columns_.is_finite(), [] {});
+    note({});
   }
 
   // Applies a panel to the rank's later columns, of which the first are its piece number `own`, and makes the next panel of those
@@ -111,7 +108,6 @@ class factorization_on_grid {
 
     if (others) lines_.begin(grid_line::column, work.sums());
     if (next) panels_.factor_rows(*next, columns_.is_finite());
-    note({});
     if (others) lines_.end(grid_line::column, work.sums());
     if (next) {
       const index parts = panels_.exchanges(next->panel);
@@ -122,6 +118,7 @@ class factorization_on_grid {
       });
     }
     work.finish();
+    note({});
     for (index i = rest; i < columns_.pieces(); ++i) strike_trailing(now, i);
     if (!here_.is_protected()) return;
     std::copy_n(tau_.begin() + now.first, w, now.tau.begin());

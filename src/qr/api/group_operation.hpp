@@ -2,19 +2,26 @@
 // Layer: algorithm, over group/session.hpp.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <ballast/error.hpp>
 #include <ballast/execution.hpp>
 
 #include "abft/attempt.hpp"
 #include "abft/seal.hpp"
+#include "core/format.hpp"
 #include "group/session.hpp"
 #include "inject/injector.hpp"
+#include "qr/arithmetic/scalar.hpp"
 #include "qr/sites.hpp"
 #include "run/attempt.hpp"
 #include "run/sampling.hpp"
@@ -47,7 +54,8 @@ class group_operation {
         how_(run::settings_of(where, now)),
         quiet_(nullptr, site::table()),
         seen_(part_, ballast::backend::automatic, "", how_, quiet_),
-        digest_(abft::chained(abft::chained(static_cast<std::uint64_t>(what), static_cast<std::uint64_t>(columns)), sizeof(T))) {
+        digest_(digest_of({static_cast<std::uint64_t>(what), static_cast<std::uint64_t>(columns), sizeof(T), is_complex<T> ? 1u : 0u,
+                           static_cast<std::uint64_t>(how_.protection)})) {
     run::check_protection(where, token_, false);
     alone_.group = {};
   }
@@ -71,6 +79,37 @@ class group_operation {
   // Sends what the first rank has to all.
   wire::bytes from_first(std::span<const std::byte> block) {
     return std::move(over_.gather(first() ? block : std::span<const std::byte>())[0]);
+  }
+
+  // Calls check(), which throws invalid_argument_error where this rank refuses its arguments and else returns numbers that all ranks must
+  // have alike. If a rank refuses, all throw: those that do their own error, the others that of the first. If numbers differ, all throw
+  // invalid_argument_error with `unlike`.
+  template <class Check>
+  void check_together(const Check& check, const std::string& unlike) {
+    std::vector<std::int64_t> numbers;
+    std::string refused;
+    try {
+      numbers = check();
+    } catch (const invalid_argument_error& wrong) {
+      refused = wrong.what();
+    }
+    const auto own =
+        refused.empty() ? std::as_bytes(std::span<const std::int64_t>(numbers)) : std::as_bytes(std::span<const char>(refused));
+    std::vector<std::byte> block(own.size() + 1, std::byte{0});  // the first says whether it refuses
+    block[0] = static_cast<std::byte>(refused.empty() ? 0 : 1);
+    std::ranges::copy(own, block.begin() + 1);
+    const std::vector<wire::bytes> all = over_.gather(block);
+    if (!refused.empty()) throw invalid_argument_error(refused);
+    bool alike = true;
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      const wire::bytes& other = all[p];
+      if (!other.empty() && other[0] != std::byte{0})
+        throw invalid_argument_error(fmt::format("{} (rank {} of the group)",
+                                                 std::string_view(reinterpret_cast<const char*>(other.data()) + 1, other.size() - 1),
+                                                 over_.members()[p]));
+      alike = alike && other == block;
+    }
+    if (!alike) throw invalid_argument_error(unlike);
   }
 
   ballast::protection protection() const { return how_.protection; }
@@ -134,6 +173,12 @@ class group_operation {
   }
 
  private:
+  // A hash of numbers that all ranks must have alike, since their exchanges depend on them.
+  static std::uint64_t digest_of(std::initializer_list<std::uint64_t> words) {
+    std::uint64_t made = 0;
+    for (const std::uint64_t each : words) made = abft::chained(made, each);
+    return made;
+  }
   report named(report made) const {
     made.problem = token_;
     return made;

@@ -344,10 +344,10 @@ row_factors<T> factor_rows_of(matrix_view<const T> A, const execution& where, co
 inline namespace abi_1 {
 
 row_factors<float> factor_rows(matrix_view<const float> A, const execution& where, const call& now) {
-  return factor_rows_of(A, where, now);
+  return prepare_call(where.group, [&] { return factor_rows_of(A, where, now); });
 }
 row_factors<double> factor_rows(matrix_view<const double> A, const execution& where, const call& now) {
-  return factor_rows_of(A, where, now);
+  return prepare_call(where.group, [&] { return factor_rows_of(A, where, now); });
 }
 row_factors<float> factor_rows(std::span<const matrix_view<const float>> parts, const execution& where, const call& now) {
   return factor_given_parts(parts, where, now);
@@ -365,9 +365,11 @@ template <class T>
 computed<T> row_factors<T>::apply(matrix_view<const T> C, const call& now) const {
   check_group(where);
   if (wire::on_devices(where)) return product_on_devices(*this, C, now);
-  computed<T> made{matrix<T>(own.storage.rows(), C.columns, order::column_major), {}};
-  made.report = own_rows_of_product(rank_factors<T>{rows_on_host<T>(own), joined, tops}, where, C, made.values.view(), now);
-  return made;
+  return prepare_call(where.group, [&] {
+    computed<T> made{matrix<T>(own.storage.rows(), C.columns, order::column_major), {}};
+    made.report = own_rows_of_product(rank_factors<T>{rows_on_host<T>(own), joined, tops}, where, C, made.values.view(), now);
+    return made;
+  });
 }
 
 template <class T>
@@ -380,12 +382,12 @@ computed<T> row_factors<T>::q(const call& now) const {
 
 template <class T>
 computed<T> row_factors<T>::apply_transposed(matrix_view<const T> B, const call& now) const {
-  return joined_by(*this, B, now, group_call::apply_transposed, keep_product(joined));
+  return prepare_call(where.group, [&] { return joined_by(*this, B, now, group_call::apply_transposed, keep_product(joined)); });
 }
 
 template <class T>
 computed<T> row_factors<T>::solve(matrix_view<const T> B, const call& now) const {
-  return joined_by(*this, B, now, group_call::solve, solve_product(joined));
+  return prepare_call(where.group, [&] { return joined_by(*this, B, now, group_call::solve, solve_product(joined)); });
 }
 
 template class row_factors<float>;
