@@ -145,7 +145,7 @@ TYPED_TEST(fft_parity, what_is_stored_is_what_was_verified) {
       EXPECT_EQ(of_columns, cpu::parity_of(sums)) << rows << " " << used;
       EXPECT_EQ(kernel.join_rows(tile.data(), 0, rows), cpu::parity_of(sums));
       if (used < kernel.lanes) continue;
-      // What is encoded after a change has another parity than the source.
+      // A change between the load and the sums gives them another parity than the source has.
       change_registers_of_tile(tile.data(), rows, [&](const std::string& what) {
         kernel.sum_tile(tile.data(), rows, encode);
         ASSERT_NE(cpu::parity_of(sums), of_rows) << rows << " " << what;

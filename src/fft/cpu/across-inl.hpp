@@ -117,7 +117,7 @@ struct with_memory {
       row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
     }
   }
-  // Adds the parities. Of half vectors the upper half has the places of the lower one.
+  // Adds the parities. The upper half of two half vectors has the places of the lower one.
   HWY_INLINE void add_to(run_parities& to) const {
     if constexpr (S == 4) {
       const words d;

@@ -124,7 +124,7 @@ std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::
 // Continues a parity by the complex numbers of a row of W lanes.
 HWY_INLINE word_vector join_column(word_vector made, V low, V high) {
   const words d;
-  constexpr int k_right = W == 1 ? 1 : W / 2 * k_lane_turn % k_bits;  // of the first word of `high`
+  constexpr int k_right = W == 1 ? 1 : W / 2 * k_lane_turn % k_bits;  // the rotation of the first word of `high`
   return hn::Xor3(turn_left<2>(made), hn::BitCast(d, low), turn_left<k_bits - k_right>(hn::BitCast(d, high)));
 }
 HWY_INLINE std::uint64_t joined_columns(word_vector made, std::int64_t rows) { return joined<lane_order::column>(made, 2 * rows - 2); }
