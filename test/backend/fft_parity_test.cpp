@@ -24,37 +24,89 @@ class fft_parity : public testing::Test {};
 using parity_precisions = testing::Types<float, double>;
 TYPED_TEST_SUITE(fft_parity, parity_precisions);
 
-// The rotations in the parity of a tile, in bits, of the words of each kind of register: a row, scalars of a signal, complex numbers of
-// neighbouring lanes.
-template <class T>
-std::array<std::vector<int>, 3> turns_of_registers() {
-  const int lanes = kernels<T>().lanes, turn = cpu::lane_turn<T>(lanes), bits = cpu::k_word_bits<T>;
-  std::array<std::vector<int>, 3> made;
-  for (int k = 0; k < lanes; ++k) {
-    made[0].push_back(turn * k % bits);
-    made[1].push_back(k);
-    made[2].push_back((k % 2 + turn * (k / 2)) % bits);
-  }
+// The rotations of the words of a register, in bits, with `scalar` from one scalar of a signal to the next and `lane` from one lane to the
+// next. `of_scalars` and `of_lanes` are bits of the numbers of the scalars and lanes of these words: all their sums occur.
+std::vector<int> turns_of_register(const std::vector<int>& of_scalars, const std::vector<int>& of_lanes, int scalar, int lane) {
+  std::vector<int> made = {0};
+  const auto add = [&](const std::vector<int>& bits, int turn) {
+    for (const int bit : bits) {
+      const std::size_t size = made.size();
+      for (std::size_t i = 0; i < size; ++i) made.push_back(made[i] + bit * turn);
+    }
+  };
+  add(of_scalars, scalar);
+  add(of_lanes, lane);
   return made;
 }
 
 // As polynomials over GF(2) modulo xᴮ + 1 = (x + 1)ᴮ for words of B bits, a mask m in some words of a register changes the parity by m S, S
-// the sum of x^turn over those words. It vanishes only if (x + 1) divides m and S at least B times together. No S has more than B/2 of
-// them, so m has as many: its two half words are equal. The i-th derivative (by Hasse) counts them.
+// the sum of x^turn over those words. It vanishes only if (x + 1) divides m and S at least B times together. In powers of x + 1, the one
+// with exponent i has the coefficient that the i-th derivative (by Hasse) gives. Returns how often (x + 1) divides the S of `some`.
+template <class T>
+int divisions_of_sum(const std::vector<int>& some) {
+  for (int i = 0; i < cpu::k_word_bits<T>; ++i) {
+    bool odd = false;
+    for (const int turn : some) odd ^= (turn % cpu::k_word_bits<T> & i) == i;
+    if (odd) return i;
+  }
+  return cpu::k_word_bits<T>;
+}
+
+template <class T>
+int most_divisions(const std::vector<int>& turns) {
+  int most = 0;
+  std::vector<int> some;
+  for (std::uint32_t which = 1; which < std::uint32_t{1} << turns.size(); ++which) {
+    some.clear();
+    for (std::size_t k = 0; k < turns.size(); ++k) {
+      if ((which >> k & 1) != 0) some.push_back(turns[k]);
+    }
+    most = std::max(most, divisions_of_sum<T>(some));
+  }
+  return most;
+}
+
+// No S of a register has more than B/2 factors, so a mask that passes has as many: its two half words are equal. So it is with vectors of
+// any number of lanes, for registers of a row, of a signal, of complex numbers of neighbouring lanes in the order of memory and in the one
+// before it, and for all within a transposition. The first of these have words with equal rotations if there are 16 lanes: there only a
+// mask over all words surely shows. Such vectors take complex numbers to the order of memory at once.
 TYPED_TEST(fft_parity, one_mask_in_any_words_of_a_register_shows_in_a_parity) {
   using T = TypeParam;
-  const auto power_of = [](const std::vector<int>& turns, std::uint32_t which) {
-    for (int i = 0; i < cpu::k_word_bits<T>; ++i) {
-      bool odd = false;
-      for (std::size_t k = 0; k < turns.size(); ++k) odd ^= (which >> k & 1) != 0 && (turns[k] & i) == i;
-      if (odd) return i;
+  constexpr int k_half = cpu::k_word_bits<T> / 2;
+  for (int bits = 1; (1 << bits) * static_cast<int>(sizeof(T)) <= 64; ++bits) {
+    const int lanes = 1 << bits;
+    std::vector<int> all;
+    for (int i = 0; i < bits; ++i) all.push_back(1 << i);
+    const std::vector<int> low(all.begin(), all.end() - 1);
+    std::vector<int> in_blocks = all;  // one half of each block of 128 bits
+    in_blocks.erase(std::find(in_blocks.begin(), in_blocks.end(), std::min(lanes, 16 / static_cast<int>(sizeof(T))) / 2));
+    struct turns {
+      int scalar, lane;
+    };
+    for (const turns of : {turns{1, cpu::lane_turn<T>(lanes)}, turns{cpu::chunk_turn<T>, 1}}) {
+      const std::string which = std::to_string(lanes) + " " + std::to_string(of.lane);
+      EXPECT_LE(most_divisions<T>(turns_of_register({}, all, of.scalar, of.lane)), k_half) << which;
+      EXPECT_LE(most_divisions<T>(turns_of_register(all, {}, of.scalar, of.lane)), k_half) << which;
+      EXPECT_LE(most_divisions<T>(turns_of_register({1}, low, of.scalar, of.lane)), k_half) << which;
+      if (lanes < 16) {
+        EXPECT_LE(most_divisions<T>(turns_of_register({1}, in_blocks, of.scalar, of.lane)), k_half) << which;
+      }
+      // A transposition takes bits of one number, those within a block of 128 bits from the upper one on, and gives bits of the other.
+      std::vector<int> left = sizeof(T) == 4 && bits > 1 ? std::vector<int>{2, 1} : std::vector<int>{1};
+      for (int i = static_cast<int>(left.size()); i < bits; ++i) left.push_back(1 << i);
+      std::vector<int> gained;
+      while (left.size() > 1) {
+        gained.push_back(1 << gained.size());
+        left.erase(left.begin());
+        for (const std::vector<int>& between :
+             {turns_of_register(left, gained, of.scalar, of.lane), turns_of_register(gained, left, of.scalar, of.lane)}) {
+          EXPECT_LE(divisions_of_sum<T>(between), k_half) << which;
+          if (lanes < 16 || gained.size() > 1) {
+            EXPECT_LE(most_divisions<T>(between), k_half) << which << " " << gained.size();
+          }
+        }
+      }
     }
-    return cpu::k_word_bits<T>;
-  };
-  for (const std::vector<int>& turns : turns_of_registers<T>()) {
-    int most = 0;
-    for (std::uint32_t which = 1; which < std::uint32_t{1} << turns.size(); ++which) most = std::max(most, power_of(turns, which));
-    EXPECT_LE(most, cpu::k_word_bits<T> / 2);
   }
 }
 

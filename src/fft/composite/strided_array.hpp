@@ -47,7 +47,7 @@ std::uint64_t placed_word(T x, std::int64_t s, std::int64_t l) {
 // Returns the part of scalars s … s + count − 1 of lane l.
 template <class T>
 std::uint64_t parity_of_run(const T* from, std::int64_t count, std::int64_t s, std::int64_t l) {
-  constexpr std::int64_t k_period = cpu::k_max_lanes;  // scalars with the same rotation
+  constexpr std::int64_t k_period = cpu::chunk_period<T>;
   cpu::word_of<T> joined[k_period] = {};
   std::int64_t i = 0;
   for (; i + k_period <= count; i += k_period) {

@@ -62,8 +62,8 @@ struct run_parities {
   }
 };
 
-// Stores two vectors: the next ones of one signal, one of each of two, or half a one of each of four.
-template <int S, bool Stream>
+// Stores vectors of one signal, or a pair of vectors: the next ones of one signal, one of each of two, or half a one of each of four.
+template <int Shared, bool Stream>
 struct to_memory {
   HWY_INLINE void row(V v, T* to) {
     const D d;
@@ -73,7 +73,7 @@ struct to_memory {
       hn::StoreU(v, d, to);
   }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
-    if constexpr (S == 4) {
+    if constexpr (Shared == 4) {
       const hn::Half<D> half;
       hn::StoreU(hn::LowerHalf(half, low), half, to[0] + offset);
       hn::StoreU(hn::UpperHalf(half, low), half, to[1] + offset);
@@ -81,16 +81,16 @@ struct to_memory {
       hn::StoreU(hn::UpperHalf(half, high), half, to[3] + offset);
     } else {
       row(low, to[0] + offset);
-      row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
+      row(high, Shared == 1 ? to[0] + offset + W : to[1] + offset);
     }
   }
 };
 
 // Compares with what is there instead, and joins the parities of the numbers that it is given and of those that are there.
-template <int S>
+template <int Shared>
 struct with_memory {
   // Half a vector of each of two signals, which begins with an even or with an odd half of theirs: the words of these join apart.
-  static constexpr int k_kinds = S == 4 ? 2 : 1;
+  static constexpr int k_kinds = Shared == 4 ? 2 : 1;
   word_vector differs, own[k_kinds], others[k_kinds];
 
   HWY_INLINE with_memory() : differs(hn::Zero(words())) {
@@ -107,19 +107,19 @@ struct with_memory {
   HWY_INLINE void row(V v, const T* to) { compare(v, hn::LoadU(D(), to)); }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
     const D d;
-    if constexpr (S == 4) {
+    if constexpr (Shared == 4) {
       const hn::Half<D> half;
       const int kind = static_cast<int>(offset / (W / 2) % 2);
       compare(low, hn::Combine(d, hn::LoadU(half, to[1] + offset), hn::LoadU(half, to[0] + offset)), kind);
       compare(high, hn::Combine(d, hn::LoadU(half, to[3] + offset), hn::LoadU(half, to[2] + offset)), kind);
     } else {
       row(low, to[0] + offset);
-      row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
+      row(high, Shared == 1 ? to[0] + offset + W : to[1] + offset);
     }
   }
   // Adds the parities. The upper half of two half vectors has the places of the lower one.
   HWY_INLINE void add_to(run_parities& to) const {
-    if constexpr (S == 4) {
+    if constexpr (Shared == 4) {
       const words d;
       const auto halves = [&](const word_vector(&kinds)[k_kinds]) HWY_ATTR {
         return hn::Xor(hn::ConcatLowerLower(d, kinds[1], kinds[0]), hn::ConcatUpperUpper(d, kinds[1], kinds[0]));
@@ -152,7 +152,7 @@ bool same_bits(const T* a, const T* b, std::int64_t scalars, const parity_pair& 
 // Transforms again, by Line::lines(call, sink) for whole groups of Line::S signals, and compares with call.to.
 template <class Line, bool Swapped>
 HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
-  with_memory<Line::S> by;
+  with_memory<Line::k_shared> by;
   short_call<T> part = call;
   part.from.used = call.from.used / Line::S * Line::S;
   Line::template lines<Swapped>(part, short_part::whole, by);
@@ -165,7 +165,7 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
     part.from.used = rest;
     part.to = made;
     part.to_stride = scalars;
-    to_memory<Line::S, false> store;
+    to_memory<Line::k_shared, false> store;
     Line::template lines<Swapped>(part, short_part::whole, store);
     with_memory<1> last;
     for (int l = 0; l < rest; ++l) {
@@ -185,6 +185,7 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
 template <int N>
 struct across {
   static constexpr int S = W;
+  static constexpr int k_shared = 1;  // a vector of results is one signal's
   static constexpr int k_points = N;
   static constexpr int k_pieces = 2 * N / W;  // vectors of a signal in memory
   static_assert(2 * N % W == 0);
@@ -258,11 +259,11 @@ struct across {
 // Runs short lines.
 template <class Line>
 void run_lines(const short_call<T>& call, short_part part) {
-  if (call.stream && Line::S != 4) {
-    to_memory<Line::S, true> past_cache;
+  if (call.stream && Line::k_shared != 4) {
+    to_memory<Line::k_shared, true> past_cache;
     call.swapped ? Line::template lines<true>(call, part, past_cache) : Line::template lines<false>(call, part, past_cache);
   } else {
-    to_memory<Line::S, false> sink;
+    to_memory<Line::k_shared, false> sink;
     call.swapped ? Line::template lines<true>(call, part, sink) : Line::template lines<false>(call, part, sink);
   }
 }

@@ -101,12 +101,15 @@ HWY_INLINE void end_parity(lane_sums& sums, std::int64_t rows) {
 // The parity of a run, by registers.
 struct run_parity : run_words<T> {
   // Adds registers whose first lanes had scalar `place`, or places that are whole vectors away.
-  HWY_INLINE void add(word_vector made, std::int64_t place) {
+  HWY_INLINE void add(word_vector made, std::int64_t place, int set = 0) {
     const words d;
-    word* const to = this->lane + place % W;
+    word* const to = this->lane[set] + place % W;
     hn::StoreU(hn::Xor(hn::LoadU(d, to), made), d, to);
+    this->has_second = this->has_second || set == 1;
   }
-  HWY_INLINE void add_scalars(const T* from, std::int64_t count, std::int64_t place) { this->run_words<T>::add(from, count, place, W); }
+  HWY_INLINE void add_scalars(const T* from, std::int64_t count, std::int64_t place, int set = 0) {
+    this->run_words<T>::add(from, count, place, W, set);
+  }
   HWY_INLINE std::uint64_t done() { return this->hash(W); }
 };
 

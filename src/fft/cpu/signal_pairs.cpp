@@ -370,7 +370,7 @@ std::uint64_t signal_pairs<T>::store(const group& now) const {
       scatter(from, scalars_out_, unit, stride, to);
       std::atomic_signal_fence(std::memory_order_seq_cst);
       run_words<T> run;
-      for (std::int64_t j = 0; j < scalars_out_; j += unit) run.add(to + j / unit * stride, unit, j, kernel.lanes);
+      for (std::int64_t j = 0; j < scalars_out_; j += unit) run.add(to + j / unit * stride, unit, j, kernel.lanes, 0);
       parity = abft::chained(parity, run.hash(kernel.lanes));
     }
   }
