@@ -1,4 +1,4 @@
-// Integrity words: exact sums, parities and hashes of data, compared bit by bit. Unlike a checksum of the mathematics they know no
+// Integrity words: exact sums and hashes of data, compared bit by bit. Unlike a checksum of the mathematics they know no
 // rounding: a difference is a fault. This file has the arithmetic of all of them; the data that a word covers are declared where it is
 // computed.
 //
@@ -10,10 +10,10 @@
 //   mixed sum     hash_term, value_hash   escapes once in 2⁶⁴. Matrices and results that many threads store
 //   spread sum    spread_hash             equal changes do not cancel. Small matrices, in kernels where the mixed term takes too long
 //   light sum     light_hash, short_term  equal changes may cancel: see light_term. Registers of hot kernels; short entries that wait
-//   parity        parity_word             equal changes of an even number of words cancel. Data between the caller's memory and a tile
 //
-// A chain depends on the order of the words. A sum or parity does not: threads and layouts may order them differently. A light sum takes
-// one multiplication a word. Seals of whole blocks and rows of SIMD registers, which rotate their words, are in fft/cpu/seals-inl.hpp.
+// A chain depends on the order of the words. A sum does not: threads and layouts may order them differently. A light sum takes
+// one multiplication a word. Seals of whole blocks and rows of SIMD registers, which rotate their words, are in fft/cpu/seals-inl.hpp;
+// parities of data between the caller's memory and a tile, which rotate them by their places, in fft/cpu/parity.hpp.
 // Layer: foundation. Host/device-neutral.
 #pragma once
 
@@ -122,14 +122,6 @@ BALLAST_HD constexpr std::uint64_t spread_hash(T x, std::uint64_t place) {
   std::uint64_t word = (x == x ? static_cast<std::uint64_t>(word_of(x)) + 1 : 0) * 0x9e3779b97f4a7c15u;
   word ^= word >> 32;
   return light_term(word, place);
-}
-
-// ---- Parities: the exclusive or of all words ----
-
-// Returns the parity of words of T's size from an exclusive or that was taken of 64 bits at a time.
-template <class T>
-BALLAST_HD constexpr std::uint64_t parity_word(std::uint64_t joined) {
-  return sizeof(T) == 4 ? (joined ^ joined >> 32) & 0xffffffffu : joined;
 }
 
 }  // namespace ballast::abft

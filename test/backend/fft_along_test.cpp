@@ -35,6 +35,49 @@ TYPED_TEST_SUITE(fft_along, precisions);
 
 constexpr std::int64_t k_lengths[] = {8, 16, 32, 48, 64, 96, 128, 192, 256};
 
+// Returns the parity of signals as runs, computed scalar by scalar.
+template <class T>
+std::uint64_t parity_of_runs(const cpu::signals_of<T>& of) {
+  const int lanes = kernels<T>().lanes;
+  const int sets = cpu::sets_of_run(2 * of.points, lanes);
+  cpu::run_words<T> run;
+  for (int l = 0; l < of.used; ++l) run.add(of.base + l * of.stride, 2 * of.points, 0, lanes, l % sets);
+  return run.hash(lanes);
+}
+
+// Changes all words of each register that a store has, as one fault does, and calls seen() after each change: the same bit in all of them,
+// in every second one, in two words, and two words exchanged. Registers begin at scalars `first` + i W of the run.
+template <class T, class Seen>
+void change_registers(T* run, std::int64_t scalars, std::int64_t first, const Seen& seen) {
+  const int lanes = kernels<T>().lanes;
+  std::vector<T> kept(static_cast<std::size_t>(lanes));
+  const auto flip = [](T x, int bit) {
+    return std::bit_cast<T>(static_cast<cpu::word_of<T>>(std::bit_cast<cpu::word_of<T>>(x) ^ (cpu::word_of<T>{1} << bit)));
+  };
+  for (std::int64_t i = first; i + lanes <= scalars; i += lanes) {
+    T* const all = run + i;
+    std::copy_n(all, lanes, kept.begin());
+    for (const int every : {1, 2}) {
+      for (const int bit : {0, static_cast<int>(i) % 29, cpu::k_word_bits<T> - 1}) {
+        for (int l = 0; l < lanes; l += every) all[l] = flip(all[l], bit);
+        seen(i);
+        std::copy_n(kept.begin(), lanes, all);
+      }
+    }
+    for (int one = 0; one < lanes; ++one) {
+      const int other = (one + 1 + static_cast<int>(i / lanes) % (lanes - 1)) % lanes;
+      if (std::bit_cast<cpu::word_of<T>>(all[one]) != std::bit_cast<cpu::word_of<T>>(all[other])) {
+        std::swap(all[one], all[other]);
+        seen(i);
+        std::copy_n(kept.begin(), lanes, all);
+      }
+      for (const int l : {one, other}) all[l] = -all[l];
+      seen(i);
+      std::copy_n(kept.begin(), lanes, all);
+    }
+  }
+}
+
 // W signals of n points, and where their results go.
 template <class T>
 struct short_signals {
@@ -142,7 +185,7 @@ TYPED_TEST(fft_along, the_sums_are_those_of_a_tile) {
         kernel.sum_signals(given.call(used, swapped).from, given.by.along()->output_weights(swapped), along);
         kernel.sum_outputs(tile.data(), n, given.by.output_weights(swapped, &tiled));
         compare("output ");
-        EXPECT_EQ(cpu::parity_of<T>(along), kernel.join_rows(tile.data(), n)) << n << " " << used;
+        EXPECT_EQ(cpu::parity_of(along), parity_of_runs(given.call(used, swapped).from)) << n << " " << used;
       }
     }
   }
@@ -215,16 +258,21 @@ TYPED_TEST(fft_along, the_store_has_the_parity_of_what_it_stores) {
       std::fill_n(stored.data(), stored.size(), T(7));
       cpu::lane_sums sums;
       kernel.sum_signals(given.results(used), given.by.along()->output_weights(false), sums);
-      ASSERT_EQ(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of<T>(sums));
+      ASSERT_EQ(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums));
       for (std::int64_t i = 0; i < stored.size(); ++i) {
         const std::int64_t l = i / stride, at = i % stride;
         ASSERT_EQ(stored[i], l < used && at < 2 * n ? given.out[l * 2 * n + at] : T(7)) << l << " " << at;
       }
       for (std::int64_t i = 0; i < 2 * n * used; ++i) {
         given.out[i] = -given.out[i];
-        ASSERT_NE(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of<T>(sums)) << i;
+        ASSERT_NE(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums)) << i;
         given.out[i] = -given.out[i];
       }
+      change_registers(given.out.data(), 2 * n * used, stream != 0 && gap == 0 ? (given.lanes - begin % given.lanes) % given.lanes : 0,
+                       [&, stream = stream](std::int64_t i) {
+                         ASSERT_NE(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums))
+                             << i;
+                       });
     }
   }
 }
@@ -250,30 +298,55 @@ TYPED_TEST(fft_along, a_second_computation_sees_any_changed_bit) {
         call.to_stride = 2 * n;
         call.swapped = swapped;
         by.run(call, false, [](auto&&...) {});
+        const cpu::signals_of<T> results = {out.data(), 2 * n, used, n};
         cpu::lane_sums own, others;
         const cpu::parity_pair sums = {own, others};
         ASSERT_TRUE(by.repeats(call, sums)) << n << " " << used;
-        EXPECT_EQ(cpu::parity_of<T>(own), cpu::joined_scalars(out.data(), scalars));
+        const std::uint64_t right_parity = parity_of_runs(results);
+        EXPECT_EQ(cpu::parity_of(own), right_parity);
         for (std::int64_t i = 0; i < scalars; ++i) {
           const T right = out[i];
           out[i] = std::bit_cast<T>(static_cast<cpu::word_of<T>>(std::bit_cast<cpu::word_of<T>>(right) ^ (cpu::word_of<T>{1} << i % 32)));
           ASSERT_FALSE(by.repeats(call, sums)) << n << " " << used << " " << i;
           // Its own parity is still that of the right results.
-          EXPECT_EQ(cpu::parity_of<T>(others), cpu::joined_scalars(out.data(), scalars));
+          EXPECT_EQ(cpu::parity_of(others), parity_of_runs(results));
           out[i] = right;
-          ASSERT_EQ(cpu::parity_of<T>(own), cpu::joined_scalars(out.data(), scalars)) << i;
+          ASSERT_EQ(cpu::parity_of(own), right_parity) << i;
         }
         core::aligned_buffer<T> other(out.size());
         call.to = other.data();
         by.repeat(call);
         EXPECT_TRUE(kernel.same_bits(out.data(), other.data(), scalars, sums));
-        EXPECT_EQ(cpu::parity_of<T>(own), cpu::joined_scalars(out.data(), scalars));
+        EXPECT_EQ(cpu::parity_of(own), parity_of_runs(results));
         other[scalars - 1] = -other[scalars - 1];
         EXPECT_FALSE(kernel.same_bits(out.data(), other.data(), scalars, sums));
       }
     }
   }
   EXPECT_GE(lengths, 1);
+}
+
+// Numbers of a run that are stored have the parity of those that were compared.
+TYPED_TEST(fft_along, a_stored_run_has_its_parity) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  for (const std::int64_t scalars : {std::int64_t{1}, std::int64_t{3} * kernel.lanes, std::int64_t{200}, std::int64_t{201}}) {
+    const std::vector<T> given = test::noise<T>(scalars, 11);
+    std::vector<T> run = given, stored(run.size());
+    const auto store = [&] { return kernel.store_run(run.data(), scalars, stored.data()); };
+    const std::uint64_t parity = kernel.join_run(run.data(), scalars);
+    cpu::run_words<T> plain;
+    plain.add(run.data(), scalars, 0, kernel.lanes, 0);
+    EXPECT_EQ(parity, plain.hash(kernel.lanes));
+    ASSERT_EQ(store(), parity) << scalars;
+    EXPECT_EQ(stored, given);
+    for (T& each : run) {
+      each = -each;
+      ASSERT_NE(store(), parity) << scalars;
+      each = -each;
+    }
+    change_registers(run.data(), scalars, 0, [&](std::int64_t i) { ASSERT_NE(store(), parity) << scalars << " " << i; });
+  }
 }
 
 // ---- Longer lines, whose two steps are stages, and lines of reals ----
@@ -425,7 +498,22 @@ TYPED_TEST(fft_along, sums_of_longer_lines_and_reals_are_those_of_a_tile) {
       rows(given.results(used));
       kernel.sum_outputs(tile.data(), given.by.rows_out(), given.by.output_weights(swapped, &tiled));
       compare("output ");
-      EXPECT_EQ(cpu::parity_of<T>(along), kernel.join_rows(tile.data(), given.by.rows_out())) << n << " " << used;
+      EXPECT_EQ(cpu::parity_of(along), parity_of_runs(given.results(used))) << n << " " << used;
+      if (n > 1024) continue;
+      // A store past the cache may begin anywhere: registers then hold the end of a signal and the beginning of the next one.
+      const std::int64_t scalars = 2 * given.by.rows_out();
+      core::aligned_buffer<T> memory(scalars * used + given.lanes);
+      for (const std::int64_t begin : {0, 1, 2, 6}) {
+        if (begin >= given.lanes) continue;
+        const auto stored = [&] { return kernel.store_signals(given.results(used), memory.data() + begin, scalars, true); };
+        ASSERT_EQ(stored(), cpu::parity_of(along)) << n << " " << used << " " << begin;
+        ASSERT_TRUE(std::equal(given.out.data(), given.out.data() + scalars * used, memory.data() + begin)) << n << " " << used;
+        if (n > 64) continue;
+        const std::int64_t first = (given.lanes - begin) % given.lanes;
+        change_registers(given.out.data(), scalars * used, first, [&](std::int64_t i) {
+          ASSERT_NE(stored(), cpu::parity_of(along)) << n << " " << used << " " << begin << " " << i;
+        });
+      }
     }
   });
 }

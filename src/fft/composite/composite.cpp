@@ -256,7 +256,7 @@ class composite_transform final : public transform {
       return kernels_->gather(*copy);
     }
     if (one.used < lanes_) std::fill(mine.x.begin(), mine.x.end(), T(0));
-    one.from.for_each([&](const T& value, std::int64_t to) { mine.x[at(to)] = value; });
+    one.from.for_each([&](const T& value, std::int64_t to, auto...) { mine.x[at(to)] = value; });
   }
 
   void scatter(const item& one, const T* done) const {
@@ -265,7 +265,7 @@ class composite_transform final : public transform {
       copy->to = one.to.part[0] + one.to.offsets[0];
       return kernels_->scatter(*copy);
     }
-    one.to.for_each([&](T& value, std::int64_t from) { value = done[from]; });
+    one.to.for_each([&](T& value, std::int64_t from, auto...) { value = done[from]; });
   }
 
   std::uint64_t hash(const item& one, const T* done) const {

@@ -2,6 +2,7 @@
 #include "fft/composite/signal_check.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -85,6 +86,12 @@ inline void add_exactly(double& high, double& low, double x) {
   high = sum;
 }
 
+// Returns the part of a chunk's parity that scalars have whose places are `scalars` further than those it was taken with.
+template <class T>
+std::uint64_t further(std::uint64_t parity, std::int64_t scalars) {
+  return cpu::turned<T>(static_cast<cpu::word_of<T>>(parity), cpu::chunk_turn<T> * scalars);
+}
+
 // The sums of one row of an array, four numbers of each lane: blocks of 16 elements in double, which are then added exactly.
 class row_sums {
  public:
@@ -109,7 +116,7 @@ class row_sums {
     };
     if (!halves) return part(0, count, true, 0);
     const std::int64_t middle = second_half(count);
-    const std::uint64_t parity = part(0, middle, false, 0) ^ part(middle, count, false, 1);
+    const std::uint64_t parity = part(0, middle, false, 0) ^ further<T>(part(middle, count, false, 1), middle);
     for (std::int64_t i = 0; i < 2 * lanes_; ++i) {
       const std::size_t own = at(i), other = at(i + 2 * lanes_);
       const double x = high_[own], y = high_[other], low = low_[own], other_low = low_[other];
@@ -250,18 +257,27 @@ void add_sums(const cpu::chunk_kernels<T>& by, const T* z, const std::vector<std
               bool output, lane_values& total) {
   row_sums sums(lanes);
   each_row(lengths, of, [&](std::int64_t first, const auto& lead) {
-    total.parity ^= sums.sum(by, z + first * lanes, lengths.back(), of(lengths.size() - 1), output,
-                             total.squares.empty() ? nullptr : total.squares.data());
+    const std::uint64_t parity = sums.sum(by, z + first * lanes, lengths.back(), of(lengths.size() - 1), output,
+                                          total.squares.empty() ? nullptr : total.squares.data());
+    total.parity ^= further<T>(parity, first);
     sums.add_to(total, lead);
   });
 }
 
-// Returns the exclusive or of the words of the lanes that have a signal.
+// Returns the parity of the lanes that have a signal.
 template <class T>
 std::uint64_t parity_of(const T* z, std::int64_t elements, int parts, std::int64_t lanes, std::int64_t used) {
-  if (used == lanes) return parity_of_run(z, elements * lanes * parts);
+  if (lanes == 1) return parity_of_run(z, elements * parts, 0, 0);
+  // Scalars of one row of the array join side by side.
+  core::vector<cpu::word_of<T>> joined(at(used * parts), 0);
+  for (std::int64_t j = 0; j < elements; ++j) {
+    const T* const row = z + j * lanes * parts;
+    const int turn = cpu::chunk_turn<T> * parts;
+    for (std::int64_t i = 0; i < used * parts; ++i) joined[at(i)] = std::rotl(joined[at(i)], turn) ^ std::bit_cast<cpu::word_of<T>>(row[i]);
+  }
   std::uint64_t made = 0;
-  for (std::int64_t j = 0; j < elements; ++j) made ^= parity_of_run(z + j * lanes * parts, used * parts);
+  for (std::int64_t i = 0; i < used * parts; ++i)
+    made ^= cpu::turned<T>(joined[at(i)], cpu::chunk_turn<T> * ((elements - 1) * parts + i % parts) + i / parts);
   return made;
 }
 

@@ -32,7 +32,7 @@ struct axis_check {
 struct lane_values {
   core::vector<double> high, low;
   core::vector<double> squares;  // Σ x² of each lane, if it was asked for
-  std::uint64_t parity = 0;      // the exclusive or of the words of all lanes that have a signal
+  std::uint64_t parity = 0;      // that of the chunk (fft/cpu/parity.hpp), of all lanes that have a signal
   std::vector<double>::size_type size() const { return high.size(); }
 };
 

@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <type_traits>
 #include <vector>
 
-#include "abft/seal.hpp"
 #include "core/memory.hpp"
 #include "fft/contract.hpp"
+#include "fft/cpu/parity.hpp"
 
 namespace ballast::fft::composite {
 
@@ -37,12 +38,24 @@ void for_each_row(const std::vector<std::int64_t>& lengths, const std::vector<st
   }
 }
 
-// Returns the exclusive or of the words of `count` scalars.
+// Returns the part of a chunk's parity (fft/cpu/parity.hpp) that scalar s of lane l has.
 template <class T>
-std::uint64_t parity_of_run(const T* from, std::int64_t count) {
-  using word = decltype(abft::word_of(T()));
-  word made = 0;
-  for (std::int64_t i = 0; i < count; ++i) made ^= abft::word_of(from[i]);
+std::uint64_t placed_word(T x, std::int64_t s, std::int64_t l) {
+  return cpu::turned<T>(std::bit_cast<cpu::word_of<T>>(x), cpu::chunk_turn<T> * s + l);
+}
+
+// Returns the part of scalars s … s + count − 1 of lane l.
+template <class T>
+std::uint64_t parity_of_run(const T* from, std::int64_t count, std::int64_t s, std::int64_t l) {
+  constexpr std::int64_t k_period = cpu::chunk_period<T>;
+  cpu::word_of<T> joined[k_period] = {};
+  std::int64_t i = 0;
+  for (; i + k_period <= count; i += k_period) {
+    for (std::int64_t k = 0; k < k_period; ++k) joined[k] ^= std::bit_cast<cpu::word_of<T>>(from[i + k]);
+  }
+  for (std::int64_t k = 0; i + k < count; ++k) joined[k] ^= std::bit_cast<cpu::word_of<T>>(from[i + k]);
+  cpu::word_of<T> made = 0;
+  for (std::int64_t k = 0; k < k_period; ++k) made ^= cpu::turned<T>(joined[k], cpu::chunk_turn<T> * (s + k) + l);
   return made;
 }
 
@@ -58,7 +71,7 @@ struct chunk_view {
   std::int64_t lanes = 1, used = 1;
   const core::vector<std::int64_t>& offsets;  // one for each signal, in elements
 
-  // Calls visit(place in memory, number in the dense array) for each scalar. Elements of a signal or signals
+  // Calls visit(place in memory, number in the dense array, scalar of its lane, lane) for each scalar. Elements of a signal or signals
   // are visited one after the other, as they lie closer together in memory: elements as many as a cache line has.
   template <class Visit>
   void for_each(const Visit& visit) const {
@@ -72,7 +85,7 @@ struct chunk_view {
         const auto signal = [&](std::int64_t l) { return base + offsets[static_cast<std::size_t>(l)] * unit; };
         if (!elements_first) {
           for (std::int64_t j = 0; j < row; ++j) {
-            for (std::int64_t l = 0; l < used; ++l) visit(signal(l)[j * step], to + (j * lanes + l) * parts);
+            for (std::int64_t l = 0; l < used; ++l) visit(signal(l)[j * step], to + (j * lanes + l) * parts, (number + j) * parts + p, l);
           }
           continue;
         }
@@ -80,23 +93,26 @@ struct chunk_view {
           const std::int64_t end = std::min(row, first + k_piece);
           for (std::int64_t l = 0; l < used; ++l) {
             T* const from = signal(l);
-            for (std::int64_t j = first; j < end; ++j) visit(from[j * step], to + (j * lanes + l) * parts);
+            for (std::int64_t j = first; j < end; ++j) visit(from[j * step], to + (j * lanes + l) * parts, (number + j) * parts + p, l);
           }
         }
       }
     });
   }
-  // Returns the exclusive or of the words in memory.
+  // Returns the parity of the chunk, from memory.
   std::uint64_t parity() const {
     std::uint64_t made = 0;
     if (strides.back() != 1 || unit != parts) {
-      for_each([&](const T& value, std::int64_t) { made ^= abft::word_of(value); });
+      for_each(
+          [&](const T& value, std::int64_t, std::int64_t s, std::int64_t l) { made ^= placed_word<std::remove_const_t<T>>(value, s, l); });
       return made;
     }
     const std::int64_t scalars = lengths.back() * parts;
-    for_each_row(lengths, strides, [&](std::int64_t, std::int64_t offset) {
-      for (std::int64_t l = 0; l < used; ++l)
-        made ^= parity_of_run(part[0] + (offset + offsets[static_cast<std::size_t>(l)]) * unit, scalars);
+    for_each_row(lengths, strides, [&](std::int64_t number, std::int64_t offset) {
+      for (std::int64_t l = 0; l < used; ++l) {
+        const std::remove_const_t<T>* const signal = part[0] + (offset + offsets[static_cast<std::size_t>(l)]) * unit;
+        made ^= parity_of_run(signal, scalars, number * parts, l);
+      }
     });
     return made;
   }

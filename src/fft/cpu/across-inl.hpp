@@ -52,13 +52,18 @@ struct group_of_signals {
   }
 };
 
-HWY_INLINE void clear_parities(const parity_pair& to) {
-  std::memset(to.own.parity, 0, sizeof to.own.parity);
-  std::memset(to.others.parity, 0, sizeof to.others.parity);
-}
+// The parities of two computations, as runs: signals are whole vectors.
+struct run_parities {
+  run_parity own, others;
 
-// Stores two vectors: the next ones of one signal, one of each of two, or half a one of each of four.
-template <int S, bool Stream>
+  HWY_INLINE void put(const parity_pair& to) {
+    put_parity(own.done(), to.own);
+    put_parity(others.done(), to.others);
+  }
+};
+
+// Stores vectors of one signal, or a pair of vectors: the next ones of one signal, one of each of two, or half a one of each of four.
+template <int Shared, bool Stream>
 struct to_memory {
   HWY_INLINE void row(V v, T* to) {
     const D d;
@@ -68,7 +73,7 @@ struct to_memory {
       hn::StoreU(v, d, to);
   }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
-    if constexpr (S == 4) {
+    if constexpr (Shared == 4) {
       const hn::Half<D> half;
       hn::StoreU(hn::LowerHalf(half, low), half, to[0] + offset);
       hn::StoreU(hn::UpperHalf(half, low), half, to[1] + offset);
@@ -76,41 +81,55 @@ struct to_memory {
       hn::StoreU(hn::UpperHalf(half, high), half, to[3] + offset);
     } else {
       row(low, to[0] + offset);
-      row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
+      row(high, Shared == 1 ? to[0] + offset + W : to[1] + offset);
     }
   }
 };
 
 // Compares with what is there instead, and joins the parities of the numbers that it is given and of those that are there.
-template <int S>
+template <int Shared>
 struct with_memory {
-  word_vector differs, own, others;
+  // Half a vector of each of two signals, which begins with an even or with an odd half of theirs: the words of these join apart.
+  static constexpr int k_kinds = Shared == 4 ? 2 : 1;
+  word_vector differs, own[k_kinds], others[k_kinds];
 
-  HWY_INLINE with_memory() : differs(hn::Zero(words())), own(differs), others(differs) {}
+  HWY_INLINE with_memory() : differs(hn::Zero(words())) {
+    for (int i = 0; i < k_kinds; ++i) own[i] = others[i] = differs;
+  }
 
-  HWY_INLINE void compare(V v, V there) {
+  HWY_INLINE void compare(V v, V there, int kind = 0) {
     const words d;
     const word_vector x = hn::BitCast(d, v), y = hn::BitCast(d, there);
     differs = hn::Or(differs, hn::Xor(x, y));
-    own = hn::Xor(own, x);
-    others = hn::Xor(others, y);
+    own[kind] = hn::Xor(own[kind], x);
+    others[kind] = hn::Xor(others[kind], y);
   }
   HWY_INLINE void row(V v, const T* to) { compare(v, hn::LoadU(D(), to)); }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
     const D d;
-    if constexpr (S == 4) {
+    if constexpr (Shared == 4) {
       const hn::Half<D> half;
-      compare(low, hn::Combine(d, hn::LoadU(half, to[1] + offset), hn::LoadU(half, to[0] + offset)));
-      compare(high, hn::Combine(d, hn::LoadU(half, to[3] + offset), hn::LoadU(half, to[2] + offset)));
+      const int kind = static_cast<int>(offset / (W / 2) % 2);
+      compare(low, hn::Combine(d, hn::LoadU(half, to[1] + offset), hn::LoadU(half, to[0] + offset)), kind);
+      compare(high, hn::Combine(d, hn::LoadU(half, to[3] + offset), hn::LoadU(half, to[2] + offset)), kind);
     } else {
       row(low, to[0] + offset);
-      row(high, S == 1 ? to[0] + offset + W : to[1] + offset);
+      row(high, Shared == 1 ? to[0] + offset + W : to[1] + offset);
     }
   }
-  // Adds the parities.
-  HWY_INLINE void add_to(const parity_pair& to) const {
-    add_parity(own, to.own);
-    add_parity(others, to.others);
+  // Adds the parities. The upper half of two half vectors has the places of the lower one.
+  HWY_INLINE void add_to(run_parities& to) const {
+    if constexpr (Shared == 4) {
+      const words d;
+      const auto halves = [&](const word_vector(&kinds)[k_kinds]) HWY_ATTR {
+        return hn::Xor(hn::ConcatLowerLower(d, kinds[1], kinds[0]), hn::ConcatUpperUpper(d, kinds[1], kinds[0]));
+      };
+      to.own.add(halves(own), 0);
+      to.others.add(halves(others), 0);
+    } else {
+      to.own.add(own[0], 0);
+      to.others.add(others[0], 0);
+    }
   }
   HWY_INLINE bool same() const { return hn::AllTrue(words(), hn::Eq(differs, hn::Zero(words()))); }
 };
@@ -124,19 +143,20 @@ bool same_bits(const T* a, const T* b, std::int64_t scalars, const parity_pair& 
     const auto rest = hn::FirstN(d, static_cast<std::size_t>(scalars - i));
     by.compare(hn::MaskedLoad(rest, d, a + i), hn::MaskedLoad(rest, d, b + i));
   }
-  clear_parities(to);
-  by.add_to(to);
+  run_parities made;
+  by.add_to(made);
+  made.put(to);
   return by.same();
 }
 
 // Transforms again, by Line::lines(call, sink) for whole groups of Line::S signals, and compares with call.to.
 template <class Line, bool Swapped>
 HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
-  with_memory<Line::S> by;
+  with_memory<Line::k_shared> by;
   short_call<T> part = call;
   part.from.used = call.from.used / Line::S * Line::S;
   Line::template lines<Swapped>(part, short_part::whole, by);
-  clear_parities(to);
+  run_parities all;
   bool same = true;
   if (const int rest = call.from.used - part.from.used; rest > 0) {
     HWY_ALIGN T made[2 * Line::k_points * Line::S];
@@ -145,17 +165,18 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
     part.from.used = rest;
     part.to = made;
     part.to_stride = scalars;
-    to_memory<Line::S, false> store;
+    to_memory<Line::k_shared, false> store;
     Line::template lines<Swapped>(part, short_part::whole, store);
     with_memory<1> last;
     for (int l = 0; l < rest; ++l) {
       for (std::int64_t i = 0; i < scalars; i += W)
         last.row(hn::Load(D(), made + l * scalars + i), call.to + (call.from.used - rest + l) * call.to_stride + i);
     }
-    last.add_to(to);
+    last.add_to(all);
     same = last.same();
   }
-  by.add_to(to);
+  by.add_to(all);
+  all.put(to);
   return same && by.same();
 }
 
@@ -164,6 +185,7 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
 template <int N>
 struct across {
   static constexpr int S = W;
+  static constexpr int k_shared = 1;  // a vector of results is one signal's
   static constexpr int k_points = N;
   static constexpr int k_pieces = 2 * N / W;  // vectors of a signal in memory
   static_assert(2 * N % W == 0);
@@ -237,11 +259,11 @@ struct across {
 // Runs short lines.
 template <class Line>
 void run_lines(const short_call<T>& call, short_part part) {
-  if (call.stream && Line::S != 4) {
-    to_memory<Line::S, true> past_cache;
+  if (call.stream && Line::k_shared != 4) {
+    to_memory<Line::k_shared, true> past_cache;
     call.swapped ? Line::template lines<true>(call, part, past_cache) : Line::template lines<false>(call, part, past_cache);
   } else {
-    to_memory<Line::S, false> sink;
+    to_memory<Line::k_shared, false> sink;
     call.swapped ? Line::template lines<true>(call, part, sink) : Line::template lines<false>(call, part, sink);
   }
 }

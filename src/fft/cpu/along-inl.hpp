@@ -43,6 +43,7 @@ template <int R1, int R2>
 struct along {
   static constexpr int L = HWY_MIN(W, std::gcd(R1, R2));
   static constexpr int S = W / L;
+  static constexpr int k_shared = S;  // signals in two vectors of results
   static constexpr int k_points = R1 * R2;
   static constexpr int k_chunks = R2 / L;  // vectors in a row of the input
   static constexpr int k_parts = R1 / L;   // vectors in a row of the output
@@ -264,11 +265,12 @@ struct lane_parts {
 };
 
 // Sums of at most k_total vectors of `Together` signals, with the weights w (along_weights): Sums for each signal, and then with Squares
-// that of their squares. With Parity, joins the parity of the numbers. With Ends, the numbers are those of a half spectrum, whose first and
-// last imaginary parts are ignored: the second scalar if `begins`, and the last one if they do not fill vectors.
+// that of their squares. With Parity, joins the words of the numbers lane by lane: those of one signal, or those of the signals with even
+// and with odd numbers to each of two parities. With Ends, the numbers are those of a half spectrum,
+// whose first and last imaginary parts are ignored: the second scalar if `begins`, and the last one if they do not fill vectors.
 template <int Together, int Sums, bool Squares, bool Parity, bool Linear, bool Ends = false>
 HWY_INLINE void sum_vectors(const T* const* from, std::int64_t scalars, const T* HWY_RESTRICT w,
-                            V (&total)[Together][Sums + (Squares ? 1 : 0)], word_vector& parity, bool begins = false) {
+                            V (&total)[Together][Sums + (Squares ? 1 : 0)], word_vector* HWY_RESTRICT parity, bool begins = false) {
   const D d;
   constexpr int k_sums = Sums + (Squares ? 1 : 0);
   constexpr int k_at_once = Together == 1 ? 2 : 1;  // one signal has two accumulators for each sum, for shorter dependency chains
@@ -293,13 +295,16 @@ HWY_INLINE void sum_vectors(const T* const* from, std::int64_t scalars, const T*
       }
     }
 #pragma GCC unroll 16
-    for (int l = 0; l < Together; ++l) {
-      if constexpr (Squares) sum[which][l][Sums] = hn::MulAdd(x[l], x[l], sum[which][l][Sums]);
-      if constexpr (Parity) {
-        if (Together == 1)
-          parity = hn::Xor(parity, hn::BitCast(words(), x[0]));
-        else if (l % 2 == 1)
-          parity = join(parity, x[l - 1], x[l]);
+    for (int l = 0; l < (Squares ? Together : 0); ++l) sum[which][l][Sums] = hn::MulAdd(x[l], x[l], sum[which][l][Sums]);
+    if constexpr (Parity) {
+      constexpr int k_parities = HWY_MIN(Together, 2);
+      static_assert(Together <= 2 || Together % 4 == 0);
+#pragma GCC unroll 16
+      for (int l = 0; l < Together; ++l) {
+        if constexpr (Together <= 2)
+          parity[l] = hn::Xor(parity[l], hn::BitCast(words(), x[l]));
+        else if (l % 4 >= 2)
+          parity[l % k_parities] = join(parity[l % k_parities], x[l - 2], x[l]);
       }
     }
   };
@@ -379,7 +384,7 @@ HWY_INLINE void promote_lanes(double& high, double& low, V x) {
 template <bool Linear, bool Ends>
 HWY_INLINE void encode(const signals_of<T>& of, const T* w, lane_sums& sums, const write_ahead<T>& later) {
   clear(sums);
-  word_vector none = hn::Zero(words());
+  word_vector* const none = nullptr;
   const std::int64_t scalars = 2 * of.points;
   constexpr int k_weights = Linear ? 2 : 4;
   if (one_by_one(of)) {
@@ -433,19 +438,23 @@ void encode_signals(const signals_of<T>& of, const along_weights<T>& w, lane_sum
 template <bool Linear>
 HWY_INLINE void sum_halves_along(const signals_of<T>& of, const T* w, lane_sums& sums) {
   clear(sums);
-  word_vector parity = hn::Zero(words());
+  run_parity run;
   const std::int64_t middle = (of.points + 1) / 2 * 2, scalars = 2 * of.points;
   const bool single = one_by_one(of);
+  const int sets = sets_of_run(scalars, W);
   const signal_group group(single ? signals_of<T>{nullptr, 0, W, 0} : of);
   for (int h = 0; h < 2; ++h) {
     const std::int64_t end = h == 0 ? middle : scalars;
+    word_vector parity[2] = {hn::Zero(words()), hn::Zero(words())};
     for (std::int64_t begin = h * middle; begin < end; begin += k_total * W) {
       const std::int64_t count = HWY_MIN(end - begin, static_cast<std::int64_t>(k_total * W));
       lane_parts parts[2];
       for (int l = 0; l < (single ? of.used : 0); ++l) {
         const T* const from[1] = {of.base + l * of.stride + begin};
         V sum[1][2];
-        sum_vectors<1, 2, false, true, Linear>(from, count, w, sum, parity);
+        word_vector own = hn::Zero(words());
+        sum_vectors<1, 2, false, true, Linear>(from, count, w, sum, &own);
+        run.add(own, begin, l % sets);
         for (int i = 0; i < 2; ++i) promote_lanes(sums.high[2 * h + i][l], sums.low[2 * h + i][l], sum[0][i]);
       }
       for (int l = 0; l < (single ? 0 : W); l += k_together) {
@@ -460,8 +469,13 @@ HWY_INLINE void sum_halves_along(const signals_of<T>& of, const T* w, lane_sums&
       if (single) continue;
       for (int i = 0; i < 2; ++i) promote_into(sums.high[2 * h + i], sums.low[2 * h + i], parts[i].lanes());
     }
+    if (sets == 1) {
+      run.add(hn::Xor(parity[0], parity[1]), h * middle);
+    } else {
+      for (int i = 0; i < 2; ++i) run.add(parity[i], h * middle, i);
+    }
   }
-  add_parity(parity, sums);
+  put_parity(run.done(), sums);
   from_halves(sums);
 }
 
@@ -471,55 +485,82 @@ void sum_signals(const signals_of<T>& of, const along_weights<T>& w, lane_sums& 
 
 // ---- Store ----
 
-template <bool Stream>
-HWY_INLINE void store_run(const T* from, std::int64_t scalars, T* to, word_vector& parity) {
-  const D d;
-#pragma GCC unroll 2
-  for (std::int64_t i = 0; i < scalars; i += 2 * W) {
-    V low = hn::LoadU(d, from + i), high = hn::LoadU(d, from + i + W);
-    before_stores(low, high);
-    if constexpr (Stream) {
-      hn::Stream(low, d, to + i);
-      hn::Stream(high, d, to + i + W);
-    } else {
-      hn::StoreU(low, d, to + i);
-      hn::StoreU(high, d, to + i + W);
+// Stores one run of signals that are not whole vectors, from scalar `first` of the first one to `end`, past the cache. A register may hold
+// the end of a signal and the beginning of the next one; each joins the words of its own places.
+HWY_INLINE void stream_signals(const signals_of<T>& of, T* to, std::int64_t first, std::int64_t end, run_parity& run) {
+  const words d;
+  const std::int64_t scalars = 2 * of.points;
+  word_vector none = hn::Zero(d), parity = none;
+  std::int64_t place = first, begin = first;  // in the signal: of the next register, and of the first one that joined `parity`
+  int set = 0;
+  const auto take = [&](V stored) HWY_ATTR {
+    const word_vector bits = hn::BitCast(d, stored);
+    if (HWY_LIKELY(place + W <= scalars)) {
+      parity = hn::Xor(parity, bits);
+      place += W;
+      return;
     }
-    after_stores(parity, low, high);
-    parity = join(parity, low, high);
+    const auto own = hn::FirstN(d, static_cast<std::size_t>(scalars - place));
+    run.add(hn::Xor(parity, hn::IfThenElseZero(own, bits)), begin, set);
+    set = 1 - set;
+    parity = hn::IfThenZeroElse(own, bits);
+    begin = W - (scalars - place);  // the next signal begins with lane scalars − place
+    place += W - scalars;
+    if (place == 0) parity = none, begin = 0;
+  };
+  for (std::int64_t i = first; i < end; i += 2 * W) {
+    V low = hn::LoadU(D(), of.base + i), high = hn::LoadU(D(), of.base + i + W);
+    before_stores(low, high);
+    hn::Stream(low, D(), to + i);
+    hn::Stream(high, D(), to + i + W);
+    after_stores(none, low, high);
+    take(low);
+    take(high);
   }
-}
-
-// Stores scalars that fill no vector. Returns their parity, as they are in memory.
-HWY_INLINE std::uint64_t store_rest(const T* from, std::int64_t scalars, T* to) {
-  std::memcpy(to, from, static_cast<std::size_t>(scalars) * sizeof(T));
-  read_again();
-  return joined_scalars(to, scalars);
+  run.add(parity, begin, set);
 }
 
 // Returns the parity of what was stored, computed from the registers after their store.
 std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride, bool stream) {
   word_vector parity = hn::Zero(words());
+  run_parity run;
   const std::int64_t scalars = 2 * of.points;
+  const int sets = sets_of_run(scalars, W);
   if (stream && stride == scalars && of.stride == scalars) {
     // One run, which may begin anywhere: whole vectors of it are stored past the cache.
     constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
     const std::int64_t all = of.used * scalars;
     const auto first = static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
     const std::int64_t end = first + (all - first) / (2 * W) * (2 * W);
-    store_run<true>(of.base + first, end - first, to + first, parity);
-    return joined(parity) ^ store_rest(of.base, first, to) ^ store_rest(of.base + end, all - end, to + end);
+    if (sets == 1) {
+      store_vectors<true>(of.base + first, end - first, to + first, parity);
+      run.add(parity, first);
+    } else {
+      stream_signals(of, to, first, end, run);
+    }
+    run.add_scalars(store_rest(of.base, first, to), first, 0);
+    for (std::int64_t i = end; i < all;) {
+      const std::int64_t place = i % scalars, count = HWY_MIN(scalars - place, all - i);
+      run.add_scalars(store_rest(of.base + i, count, to + i), count, place, static_cast<int>(i / scalars % sets));
+      i += count;
+    }
+    return run.done();
   }
   const std::int64_t whole = scalars / (2 * W) * (2 * W);
-  std::uint64_t rest = 0;
   for (int l = 0; l < of.used; ++l) {
     if (stream)
-      store_run<true>(of.base + l * of.stride, whole, to + l * stride, parity);
+      store_vectors<true>(of.base + l * of.stride, whole, to + l * stride, parity);
     else
-      store_run<false>(of.base + l * of.stride, whole, to + l * stride, parity);
-    if (whole < scalars) rest ^= store_rest(of.base + l * of.stride + whole, scalars - whole, to + l * stride + whole);
+      store_vectors<false>(of.base + l * of.stride, whole, to + l * stride, parity);
+    if (whole < scalars)
+      run.add_scalars(store_rest(of.base + l * of.stride + whole, scalars - whole, to + l * stride + whole), scalars - whole, whole,
+                      l % sets);
+    if (sets == 1) continue;
+    run.add(parity, 0, l % 2);
+    parity = hn::Zero(words());
   }
-  return joined(parity) ^ rest;
+  run.add(parity, 0);
+  return run.done();
 }
 
 #endif

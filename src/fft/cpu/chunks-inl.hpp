@@ -41,7 +41,11 @@ HWY_INLINE void promote(V x, VD* HWY_RESTRICT to) {
 #endif
 }
 
-HWY_INLINE word_vector join_one(word_vector parity, V x) { return hn::Xor(parity, hn::BitCast(words(), x)); }
+// Continues a parity by a register whose scalars are `Scalars` places further in their signals.
+template <int Scalars>
+HWY_INLINE word_vector join_one(word_vector parity, V x) {
+  return hn::Xor(turn_left<chunk_turn<T> * Scalars>(parity), hn::BitCast(words(), x));
+}
 
 // Partial sums of N vectors of double, for Vectors weight vectors.
 template <int Vectors, int N, bool Squares>
@@ -82,11 +86,13 @@ HWY_INLINE void add_partial(double* HWY_RESTRICT high, double* HWY_RESTRICT low,
 
 // Sums Width · W lanes from `lane` on.
 template <int Vectors, int Width, bool Squares>
-HWY_INLINE void sum_lanes(const chunk_sum<T>& of, std::int64_t lane, word_vector& parity) {
+HWY_INLINE std::uint64_t sum_lanes(const chunk_sum<T>& of, std::int64_t lane) {
   constexpr int N = Width * k_halves;
   const D d;
   const DD dd;
   const std::int64_t block = sizeof(T) == 8 ? k_block : of.rows;
+  word_vector parity[Width];
+  for (word_vector& each : parity) each = hn::Zero(words());
   for (std::int64_t first = 0; first < of.rows; first += block) {
     const std::int64_t last = HWY_MIN(of.rows, first + block);
     wide_sums<Vectors, N, Squares> sums;
@@ -96,7 +102,7 @@ HWY_INLINE void sum_lanes(const chunk_sum<T>& of, std::int64_t lane, word_vector
 #pragma GCC unroll 2
       for (int i = 0; i < Width; ++i) {
         const V read = hn::LoadU(d, of.from + j * of.lanes + lane + i * W);
-        parity = join_one(parity, read);
+        parity[i] = join_one<1>(parity[i], read);
         promote(read, x + i * k_halves);
       }
       sums.add(x, [&](int v, int p, int) HWY_ATTR { return hn::Set(dd, (p == 0 ? of.re : of.im)[v][j]); });
@@ -114,17 +120,21 @@ HWY_INLINE void sum_lanes(const chunk_sum<T>& of, std::int64_t lane, word_vector
       }
     }
   }
+  std::uint64_t made = 0;
+  for (int i = 0; i < Width; ++i) made ^= joined<lane_order::signal>(parity[i], chunk_turn<T> * (of.rows - 1) + lane + i * W);
+  return made;
 }
 
 // Sums the elements of one lane, k_halves vectors of double at a time. Each place of a vector is a partial sum.
 template <int Vectors, bool Squares>
-HWY_INLINE void sum_line(const chunk_sum<T>& of, word_vector& parity) {
+HWY_INLINE std::uint64_t sum_line(const chunk_sum<T>& of) {
   const D d;
   const DD dd;
   HWY_ALIGN double high[2 * Vectors * W] = {}, low[2 * Vectors * W] = {}, squares[W] = {};
   const std::int64_t whole = of.rows / W * W;
   const std::int64_t block = sizeof(T) == 8 ? k_block * W : HWY_MAX(whole, std::int64_t{1});
   wide_sums<Vectors, k_halves, Squares> sums;
+  word_vector parity = hn::Zero(words());
   const auto put = [&]() HWY_ATTR {
     for (int i = 0; i < k_halves; ++i) {
       for (int s = 0; s < 2 * Vectors; ++s) add_partial(high + s * W + i * k_wide, low + s * W + i * k_wide, sums.part[s][i]);
@@ -133,7 +143,7 @@ HWY_INLINE void sum_line(const chunk_sum<T>& of, word_vector& parity) {
   };
   const auto add = [&](V read, const double* const(&re)[2], const double* const(&im)[2], std::int64_t j) HWY_ATTR {
     VD x[k_halves];
-    parity = join_one(parity, read);
+    parity = join_one<W>(parity, read);
     promote(read, x);
     sums.add(x, [&](int v, int p, int i) HWY_ATTR { return hn::LoadU(dd, (p == 0 ? re : im)[v] + j + i * k_wide); });
   };
@@ -164,20 +174,18 @@ HWY_INLINE void sum_line(const chunk_sum<T>& of, word_vector& parity) {
     of.low[s] += total(low + s * W);
   }
   if constexpr (Squares) *of.squares += total(squares);
+  return joined<lane_order::chunk>(parity, chunk_turn<T> * ((of.rows + W - 1) / W - 1) * W);
 }
 
 template <int Vectors, bool Squares>
 HWY_INLINE std::uint64_t sum_chosen(const chunk_sum<T>& of) {
-  word_vector parity = hn::Zero(words());
-  if (of.lanes == 1) {
-    sum_line<Vectors, Squares>(of, parity);
-    return joined(parity);
-  }
+  if (of.lanes == 1) return sum_line<Vectors, Squares>(of);
   constexpr int k_width = sizeof(T) == 8 || Vectors == 1 ? 2 : 1;
   std::int64_t lane = 0;
-  for (; lane + k_width * W <= of.lanes; lane += k_width * W) sum_lanes<Vectors, k_width, Squares>(of, lane, parity);
-  for (; lane < of.lanes; lane += W) sum_lanes<Vectors, 1, Squares>(of, lane, parity);
-  return joined(parity);
+  std::uint64_t parity = 0;
+  for (; lane + k_width * W <= of.lanes; lane += k_width * W) parity ^= sum_lanes<Vectors, k_width, Squares>(of, lane);
+  for (; lane < of.lanes; lane += W) parity ^= sum_lanes<Vectors, 1, Squares>(of, lane);
+  return parity;
 }
 
 std::uint64_t sum_chunk(const chunk_sum<T>& of) {

@@ -49,7 +49,7 @@ struct chunk_copy {
 template <class T>
 struct chunk_kernels {
   int lanes;
-  // Returns the exclusive or of all words that it summed, from the same registers.
+  // Returns the parity of what it summed as the beginning of a chunk (parity.hpp), from the same registers.
   std::uint64_t (*sum)(const chunk_sum<T>& of);
   void (*map)(const chunk_map<T>& of);
   // gather: from signals to the dense array. scatter: from the dense array to signals.

@@ -8,13 +8,11 @@
 
 #include <bit>
 #include <cstdint>
-#include <type_traits>
 
-#include "abft/seal.hpp"
+#include "fft/cpu/parity.hpp"
 
 namespace ballast::fft::cpu {
 
-inline constexpr int k_max_lanes = 16;
 inline constexpr int k_longest_short = 256;    // points of a short line: one that has a kernel of its own
 inline constexpr int k_longest_repeated = 32;  // points of a line whose second computation costs less than its sums (docs/notebook/fft.md)
 inline constexpr int k_block = 16;             // rows summed in working precision before the sum is promoted
@@ -24,7 +22,7 @@ struct alignas(64) lane_sums {
   double high[4][k_max_lanes];
   double low[4][k_max_lanes];   // the rounding error of high; used for double data only
   double squares[k_max_lanes];  // Σ|x|², computed on the encode side only
-  std::uint64_t parity[8];      // exclusive or of all summed words, in parts: see parity_of
+  std::uint64_t parity[8];      // the parity of all summed numbers (parity.hpp), in parts: see parity_of
 };
 
 // One comparison for each lane and weight vector, the vector form of abft::guarded_threshold and abft::verify.
@@ -116,22 +114,10 @@ struct parity_pair {
   lane_sums& others;
 };
 
-template <class T>
-using word_of = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-
-// Returns the exclusive or of all words of a tile. It does not depend on their order, so it can be compared with data in another layout.
-template <class T>
-std::uint64_t parity_of(const lane_sums& sums) {
+// Returns the parity of the numbers that were summed.
+inline std::uint64_t parity_of(const lane_sums& sums) {
   std::uint64_t joined = 0;
   for (const std::uint64_t piece : sums.parity) joined ^= piece;
-  return abft::parity_word<T>(joined);
-}
-
-// Returns the exclusive or of `count` scalars.
-template <class T>
-std::uint64_t joined_scalars(const T* from, std::int64_t count) {
-  word_of<T> joined = 0;
-  for (std::int64_t i = 0; i < count; ++i) joined ^= std::bit_cast<word_of<T>>(from[i]);
   return joined;
 }
 
@@ -263,8 +249,8 @@ struct kernel_table {
 
   // Loads: `used` lanes (the other lanes become zero), `rows` rows, and their sums. Strides are in scalars. load_rows: lane l is `scalars`
   // contiguous scalars at base + l·lane_stride; if their number is odd, the last imaginary part is zero. load_columns: row j is `used`
-  // contiguous complex numbers. Both return the parity of the source. It equals the parity of the encoded numbers (parity_of), unless one
-  // of the two was struck.
+  // contiguous complex numbers. Both return the parity of the source as a tile. It equals the parity of the encoded numbers (parity_of),
+  // unless one of the two was struck.
   std::uint64_t (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t scalars, T* tile, const encoder<T>& encode);
   std::uint64_t (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
   // load_blocks: loads by rows from blocks of the workspace (access::blocks): block t holds elements tW … tW + W − 1 of each lane, lane l
@@ -281,7 +267,7 @@ struct kernel_table {
   // Store the first `used` lanes of verified tiles. They return the parity of all lanes, computed from the registers after their store.
   std::uint64_t (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
   std::uint64_t (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
-  std::uint64_t (*join_rows)(const T* tile, std::int64_t rows);  // the parity of the rows
+  std::uint64_t (*join_rows)(const T* tile, std::int64_t first, std::int64_t last);  // that of rows first … last − 1 alone
 
   // Seals: words that change with every bit of the sealed data. seal_blocks: one word for each W rows, over their first `used` lanes; the
   // transposed block, as load_blocks sees it, has the same seal. seal_rows: one word for each lane, over all rows. extend_seals: row j
@@ -330,7 +316,7 @@ struct kernel_table {
   // encode_signals brings the first half of `later` meanwhile.
   void (*encode_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums, const write_ahead<T>& later);
   void (*sum_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums);
-  // Stores signals. Returns their parity, computed from the registers after their store. stream: past the cache, if the
+  // Stores signals. Returns their parity as runs, computed from the registers after their store. stream: past the cache, if the
   // signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
 
@@ -340,11 +326,12 @@ struct kernel_table {
   bool (*same_bits)(const T* own, const T* others, std::int64_t scalars, const parity_pair& to);
 
   // Pairs of a long real line (pairs-inl.hpp). same_pairs computes them again and returns whether the results have the same bits, or are
-  // both NaN; `parity` becomes that of the results. store_numbers stores complex numbers and returns their parity, computed from the
-  // registers after their store.
+  // both NaN.
   void (*make_pairs)(const pair_call<T>& call, const pair_results<T>& to);
-  bool (*same_pairs)(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity);
-  std::uint64_t (*store_numbers)(const T* from, std::int64_t count, T* to);
+  bool (*same_pairs)(const pair_call<T>& call, const pair_results<T>& made);
+  // The parity of a run: of scalars in memory; of scalars that are stored, computed from the registers after their store.
+  std::uint64_t (*join_run)(const T* from, std::int64_t scalars);
+  std::uint64_t (*store_run)(const T* from, std::int64_t scalars, T* to);
   // Seals of complex numbers of a line, with their places in it: of a run that begins with number `first`, and of a tile whose row j has
   // the numbers from first + j · step on in its first `used` lanes. The seal of a whole is the sum of those of its parts, as a word of T's
   // size.
@@ -356,9 +343,9 @@ struct kernel_table {
   bool (*same_products)(const product_call<T>& call, const T* made);
 
   // Steps between real signals and a complex line (lines-inl.hpp). same_lines computes a step again, from a second read, and returns
-  // whether the results in memory have the same bits, or are both NaN; `parity` becomes that of the results.
+  // whether the results in memory have the same bits, or are both NaN.
   void (*make_lines)(const line_call<T>& call);
-  bool (*same_lines)(const line_call<T>& call, std::uint64_t& parity);
+  bool (*same_lines)(const line_call<T>& call);
   signal_size<T> (*measure)(const T* x, std::int64_t scalars);
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "abft/seal.hpp"
 #include "core/at.hpp"
 #include "core/parallel.hpp"
 #include "fft/sites.hpp"
@@ -226,8 +227,8 @@ bool long_real<T>::run_chunk(const item& one, std::int64_t number, const T* from
     return made;
   };
   const auto store = [&] {
-    return kernel.store_numbers(now.results, now.count, to + 2 * now.first) ^
-           kernel.store_numbers(now.results + 2 * now.count, now.highs, to + 2 * now.high_first);
+    const std::uint64_t low = kernel.store_run(now.results, 2 * now.count, to + 2 * now.first);
+    return abft::chained(low, kernel.store_run(now.results + 2 * now.count, 2 * now.highs, to + 2 * now.high_first));
   };
   if (how.protection == protection::off) {
     make(one, with(factors_[0]), now);
@@ -236,8 +237,10 @@ bool long_real<T>::run_chunk(const item& one, std::int64_t number, const T* from
   }
   std::uint64_t expected[2] = {};
   const auto verify = [&] {
-    const bool same = kernel.same_pairs(with(factors_[1]), {now.results, now.high_of(now.results)}, expected[0]);
+    // Read before the comparison: the results that are stored later must still be those that were compared.
+    expected[0] = abft::chained(kernel.join_run(now.results, 2 * now.count), kernel.join_run(now.results + 2 * now.count, 2 * now.highs));
     expected[1] = expected[0];
+    const bool same = kernel.same_pairs(with(factors_[1]), {now.results, now.high_of(now.results)});
     how.injector.strike(site::threshold, now.here, expected, 2);
     how.seen.checked(1);
     std::uint32_t words[2] = {same ? abft::k_pass : abft::k_fail, same && expected[0] == expected[1] ? abft::k_pass : abft::k_fail};

@@ -46,6 +46,25 @@ HWY_INLINE void read_again() { std::atomic_signal_fence(std::memory_order_seq_cs
 
 // ---- Loads ----
 
+// Continues a parity by registers of two neighbouring signals; with vectors of one lane, of one.
+HWY_INLINE word_vector join_lanes(word_vector made, V x, V y) {
+  if constexpr (W == 1)
+    return join(turn_left<k_lane_turn>(made), x, hn::Zero(D()));
+  else
+    return join_turned<k_lane_turn>(made, x, y);
+}
+// Continues a parity by one register of each signal of `part`.
+HWY_INLINE word_vector join_signals(word_vector made, const T* part) {
+  const D d;
+  for (int l = 0; l < W; l += 2)
+    made = join_lanes(made, hn::Load(d, part + l * W), l + 1 < W ? hn::Load(d, part + (l + 1) * W) : hn::Zero(d));
+  return made;
+}
+// The parity of signals whose first `scalars` scalars, rounded up to whole registers, have joined `made`.
+HWY_INLINE std::uint64_t joined_signals(word_vector made, std::int64_t scalars) {
+  return joined<lane_order::signal>(made, (scalars + W - 1) / W * W - k_lane_turn);
+}
+
 // Unless `parity` is null, adds the numbers to it from a second load, since nothing protects the first one.
 HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, T* HWY_RESTRICT to, std::int64_t to_stride,
                              word_vector* parity = nullptr) {
@@ -58,7 +77,7 @@ HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, 
     if (l + 1 < W) v[l + 1] = lane(l + 1);
     if (parity == nullptr) continue;
     read_again();
-    *parity = join(*parity, lane(l), l + 1 < W ? lane(l + 1) : hn::Zero(d));
+    *parity = join_lanes(*parity, lane(l), l + 1 < W ? lane(l + 1) : hn::Zero(d));
   }
   transpose(v);
 #pragma GCC unroll 16
@@ -68,7 +87,6 @@ HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, 
 std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t scalars, T* tile, const encoder<T>& encode) {
   const std::int64_t rows = (scalars + 1) / 2;
   word_vector parity = hn::Zero(words());
-  std::uint64_t rest = 0;
   begin(encode);
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t end = HWY_MIN(scalars, 2 * (j + k_block));
@@ -84,22 +102,36 @@ std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::
     if (f < end) {
       HWY_ALIGN T part[W * W] = {};
       HWY_ALIGN T turned[W * W];
-      for (int l = 0; l < used; ++l) std::memcpy(part + l * W, base + l * lane_stride + f, static_cast<std::size_t>(end - f) * sizeof(T));
+      const auto read = [&] {
+        for (int l = 0; l < used; ++l) std::memcpy(part + l * W, base + l * lane_stride + f, static_cast<std::size_t>(end - f) * sizeof(T));
+      };
+      read();
       transpose_in(part, W, W, turned, W);
       std::memcpy(tile + f * W, turned, static_cast<std::size_t>((end - f) * W) * sizeof(T));
-      read_again();
-      for (int l = 0; l < used; ++l) rest ^= joined_scalars(base + l * lane_stride + f, end - f);
+      if (encode.parity) {
+        read_again();
+        read();
+        parity = join_signals(parity, part);
+      }
     }
     if (end == scalars && scalars % 2 != 0) hn::Store(hn::Zero(D()), D(), tile + scalars * W);
     encode_block(tile, j, HWY_MIN(static_cast<std::int64_t>(k_block), rows - j), encode);
   }
-  return joined(parity) ^ rest;
+  end(encode, rows);
+  return joined_signals(parity, scalars);
 }
+
+// Continues a parity by the complex numbers of a row of W lanes.
+HWY_INLINE word_vector join_column(word_vector made, V low, V high) {
+  const words d;
+  constexpr int k_right = W == 1 ? 1 : W / 2 * k_lane_turn % k_bits;  // the rotation of the first word of `high`
+  return hn::Xor3(turn_left<2>(made), hn::BitCast(d, low), turn_left<k_bits - k_right>(hn::BitCast(d, high)));
+}
+HWY_INLINE std::uint64_t joined_columns(word_vector made, std::int64_t rows) { return joined<lane_order::column>(made, 2 * rows - 2); }
 
 std::uint64_t load_columns(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
   const D d;
   word_vector parity = hn::Zero(words());
-  std::uint64_t rest = 0;
   begin(encode);
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(k_block), rows - j);
@@ -111,7 +143,7 @@ std::uint64_t load_columns(const T* base, std::int64_t row_stride, int used, std
         high = hn::LoadU(d, from + W);
         if (encode.parity) {
           read_again();
-          parity = join(parity, hn::LoadU(d, from), hn::LoadU(d, from + W));
+          parity = join_column(parity, hn::LoadU(d, from), hn::LoadU(d, from + W));
         }
       } else {
         HWY_ALIGN T part[2 * W] = {};
@@ -119,7 +151,8 @@ std::uint64_t load_columns(const T* base, std::int64_t row_stride, int used, std
         low = hn::Load(d, part);
         high = hn::Load(d, part + W);
         read_again();
-        rest ^= joined_scalars(from, 2 * used);
+        std::memcpy(part, from, static_cast<std::size_t>(2 * used) * sizeof(T));
+        parity = join_column(parity, hn::Load(d, part), hn::Load(d, part + W));
       }
       const complex_vector row = deinterleave(low, high);
       hn::Store(row.re, d, tile + i * k_row);
@@ -127,7 +160,8 @@ std::uint64_t load_columns(const T* base, std::int64_t row_stride, int used, std
     }
     encode_block(tile, j, count, encode);
   }
-  return joined(parity) ^ rest;
+  end(encode, rows);
+  return joined_columns(parity, rows);
 }
 
 std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
@@ -180,7 +214,7 @@ HWY_INLINE void store_lanes(V* HWY_RESTRICT v, int used, T* base, std::int64_t s
         hn::StoreU(pair[i], d, base + (l + i) * stride);
     }
     after_stores(parity, pair[0], pair[1]);
-    parity = join(parity, pair[0], pair[1]);
+    parity = join_lanes(parity, pair[0], pair[1]);
   }
 }
 
@@ -200,20 +234,25 @@ std::uint64_t store_rows(const T* tile, std::int64_t scalars, int used, T* base,
     else
       store_lanes<false>(v, W, base + f, lane_stride, parity);
   }
-  std::uint64_t rest = 0;
-  for (; f < scalars; ++f) {
-    for (int l = 0; l < used; ++l) base[l * lane_stride + f] = tile[f * W + l];
+  if (f < scalars) {
+    const std::int64_t left = scalars - f;
+    for (std::int64_t i = f; i < scalars; ++i) {
+      for (int l = 0; l < used; ++l) base[l * lane_stride + i] = tile[i * W + l];
+    }
     read_again();
-    for (int l = 0; l < used; ++l) rest ^= joined_scalars(base + l * lane_stride + f, 1);
-    rest ^= joined_scalars(tile + f * W + used, W - used);
+    HWY_ALIGN T part[W * W] = {};
+    for (int l = 0; l < used; ++l) std::memcpy(part + l * W, base + l * lane_stride + f, static_cast<std::size_t>(left) * sizeof(T));
+    for (int l = used; l < W; ++l) {
+      for (std::int64_t i = 0; i < left; ++i) part[l * W + i] = tile[(f + i) * W + l];
+    }
+    parity = join_signals(parity, part);
   }
-  return joined(parity) ^ rest;
+  return joined_signals(parity, scalars);
 }
 
 std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream) {
   const D d;
   word_vector parity = hn::Zero(words());
-  std::uint64_t rest = 0;
   for (std::int64_t i = 0; i < rows; ++i) {
     const complex_vector row = complex_at(tile, i);
     T* to = base + i * row_stride;
@@ -229,7 +268,7 @@ std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base,
         hn::StoreU(high, d, to + W);
       }
       after_stores(parity, low, high);
-      parity = join(parity, low, high);
+      parity = join_column(parity, low, high);
     } else {
       const T* from = tile + i * k_row;
       for (int l = 0; l < used; ++l) {
@@ -237,21 +276,54 @@ std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base,
         to[2 * l + 1] = from[W + l];
       }
       read_again();
-      rest ^= joined_scalars(to, 2 * used) ^ joined_scalars(from + used, W - used) ^ joined_scalars(from + W + used, W - used);
+      HWY_ALIGN T part[2 * W];
+      std::memcpy(part, to, static_cast<std::size_t>(2 * used) * sizeof(T));
+      for (int l = used; l < W; ++l) {
+        part[2 * l] = from[l];
+        part[2 * l + 1] = from[W + l];
+      }
+      parity = join_column(parity, hn::Load(d, part), hn::Load(d, part + W));
     }
   }
-  return joined(parity) ^ rest;
+  return joined_columns(parity, rows);
+}
+
+// Stores scalars from one run to another, a multiple of 2W.
+template <bool Stream>
+HWY_INLINE void store_vectors(const T* from, std::int64_t scalars, T* to, word_vector& parity) {
+  const D d;
+#pragma GCC unroll 2
+  for (std::int64_t i = 0; i < scalars; i += 2 * W) {
+    V low = hn::LoadU(d, from + i), high = hn::LoadU(d, from + i + W);
+    before_stores(low, high);
+    if constexpr (Stream) {
+      hn::Stream(low, d, to + i);
+      hn::Stream(high, d, to + i + W);
+    } else {
+      hn::StoreU(low, d, to + i);
+      hn::StoreU(high, d, to + i + W);
+    }
+    after_stores(parity, low, high);
+    parity = join(parity, low, high);
+  }
+}
+
+// Stores scalars that fill no vectors. Returns where they are, for a second read.
+HWY_INLINE const T* store_rest(const T* from, std::int64_t scalars, T* to) {
+  std::memcpy(to, from, static_cast<std::size_t>(scalars) * sizeof(T));
+  read_again();
+  return to;
 }
 
 // ---- Parities of a tile ----
 
-std::uint64_t join_rows(const T* tile, std::int64_t rows) {
+std::uint64_t join_rows(const T* tile, std::int64_t first, std::int64_t last) {
   word_vector parity = hn::Zero(words());
-  for (std::int64_t i = 0; i < rows; ++i) {
+  for (std::int64_t i = first; i < last; ++i) {
     const complex_vector row = complex_at(tile, i);
-    parity = join(parity, row.re, row.im);
+    parity = join_row(parity, row.re, row.im);
   }
-  return joined(parity);
+  return joined<lane_order::row>(parity, 2 * last - 1);
 }
 
 }  // namespace

@@ -140,24 +140,15 @@ void make_pairs(const pair_call<T>& call, const pair_results<T>& to) {
       });
 }
 
-bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint64_t& parity) {
+bool same_pairs(const pair_call<T>& call, const pair_results<T>& made) {
   const D d;
   const std::int64_t end = call.first + call.count;
   bit_comparison by;
-  word_vector seen = hn::Zero(words());
-  std::uint64_t rest = 0;
   const auto compare_run = [&](const complex_vector& computed, const T* from) HWY_ATTR {
     V x, y;
     interleave(computed, x, y);
-    const V u = hn::LoadU(d, from), v = hn::LoadU(d, from + W);
-    by.vectors(x, u);
-    by.vectors(y, v);
-    seen = join(seen, u, v);
-  };
-  const auto compare_number = [&](const complex_vector& computed, const T* from) HWY_ATTR {
-    const T found[2] = {from[0], from[1]};
-    by.number(computed, found);
-    rest ^= joined_scalars(found, 2);
+    by.vectors(x, hn::LoadU(d, from));
+    by.vectors(y, hn::LoadU(d, from + W));
   };
   read_again();
   each_pair(
@@ -167,10 +158,9 @@ bool same_pairs(const pair_call<T>& call, const pair_results<T>& made, std::uint
         compare_run(high, made.high + 2 * (end - k - W));
       },
       [&](std::int64_t k, const complex_vector& low, const complex_vector& high, sides which) HWY_ATTR {
-        compare_number(low, made.low + 2 * (k - call.first));
-        if (which == sides::both) compare_number(high, made.high + 2 * (end - 1 - k));
+        by.number(low, made.low + 2 * (k - call.first));
+        if (which == sides::both) by.number(high, made.high + 2 * (end - 1 - k));
       });
-  parity = joined(seen) ^ rest;
   return by.same();
 }
 
@@ -225,23 +215,28 @@ std::uint64_t seal_tile(const T* tile, std::int64_t rows, int used, std::int64_t
   return sum_of(seal, used);
 }
 
-// ---- Store ----
+// ---- Runs ----
 
-std::uint64_t store_numbers(const T* from, std::int64_t count, T* to) {
+std::uint64_t join_run(const T* from, std::int64_t scalars) {
   const D d;
   word_vector parity = hn::Zero(words());
   std::int64_t i = 0;
-  for (; i + 2 * W <= 2 * count; i += 2 * W) {
-    V x = hn::LoadU(d, from + i), y = hn::LoadU(d, from + i + W);
-    before_stores(x, y);
-    hn::StoreU(x, d, to + i);
-    hn::StoreU(y, d, to + i + W);
-    after_stores(parity, x, y);
-    parity = join(parity, x, y);
-  }
-  for (std::int64_t j = i; j < 2 * count; ++j) to[j] = from[j];
   read_again();
-  return joined(parity) ^ joined_scalars(to + i, 2 * count - i);
+  for (; i + 2 * W <= scalars; i += 2 * W) parity = join(parity, hn::LoadU(d, from + i), hn::LoadU(d, from + i + W));
+  run_parity run;
+  run.add(parity, 0);
+  run.add_scalars(from + i, scalars - i, i);
+  return run.done();
+}
+
+std::uint64_t store_run(const T* from, std::int64_t scalars, T* to) {
+  const std::int64_t whole = scalars / (2 * W) * (2 * W);
+  word_vector parity = hn::Zero(words());
+  store_vectors<false>(from, whole, to, parity);
+  run_parity run;
+  run.add(parity, 0);
+  run.add_scalars(store_rest(from + whole, scalars - whole, to + whole), scalars - whole, whole);
+  return run.done();
 }
 
 }  // namespace

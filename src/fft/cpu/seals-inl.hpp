@@ -1,8 +1,7 @@
-// Seals of data that wait in the workspace: checksum words that change with every bit of these data.
-// Layer: backend "cpu".
+// Parities of numbers on their way between memory and a tile (parity.hpp), and seals of data that wait in the workspace: checksum words
+// that change with every bit of these data. Layer: backend "cpu".
 #include <cstring>
 
-#include "abft/seal.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/vectors-inl.hpp"
 
@@ -26,24 +25,93 @@ constexpr int k_bits = 8 * static_cast<int>(sizeof(T));
 
 // ---- Parities ----
 
-HWY_INLINE word_vector join(word_vector parity, V x, V y) {
-  const words d;
-  return hn::Xor3(parity, hn::BitCast(d, x), hn::BitCast(d, y));
+constexpr int k_lane_turn = lane_turn<T>(W);
+
+// Returns `made` rotated by Bits to the left, for 0 ≤ Bits.
+template <int Bits>
+HWY_INLINE word_vector turn_left(word_vector made) {
+  if constexpr (Bits % k_bits == 0)
+    return made;
+  else
+    return hn::RotateRight<k_bits - Bits % k_bits>(made);
 }
 
-HWY_INLINE void add_parity(word_vector parity, lane_sums& sums) {
+// Joins two registers in the order of memory without a rotation.
+HWY_INLINE word_vector join(word_vector made, V x, V y) {
   const words d;
-  word* const to = reinterpret_cast<word*>(sums.parity);
-  hn::StoreU(hn::Xor(hn::LoadU(d, to), parity), d, to);
+  return hn::Xor3(made, hn::BitCast(d, x), hn::BitCast(d, y));
 }
 
-// Returns the exclusive or of all lanes of a parity.
-HWY_INLINE std::uint64_t joined(word_vector parity) {
-  lane_sums sums;
+// Joins two registers that follow each other, with a rotation of `Turn` bits from each to the next.
+template <int Turn>
+HWY_INLINE word_vector join_turned(word_vector made, V x, V y) {
+  const words d;
+  return hn::Xor3(turn_left<2 * Turn>(made), turn_left<Turn>(hn::BitCast(d, x)), hn::BitCast(d, y));
+}
+
+// The rotations of the lanes of a register, to the right: of a row of a tile, of scalars of a signal, of complex numbers of neighbouring
+// lanes, of scalars of a signal of a chunk.
+enum class lane_order : std::uint8_t { row, signal, column, chunk };
+template <lane_order Order>
+struct lane_turns {
+  alignas(64) word right[W];
+  constexpr lane_turns() : right{} {
+    for (int l = 0; l < W; ++l) {
+      const int turns = Order == lane_order::row      ? k_lane_turn * l
+                        : Order == lane_order::signal ? l
+                        : Order == lane_order::column ? l % 2 + k_lane_turn * (l / 2)
+                                                      : chunk_turn<T> * l;
+      right[l] = static_cast<word>(turns % k_bits);
+    }
+  }
+};
+
+// Returns the exclusive or of the lanes, each rotated by its turns and `more` bits to the right.
+template <lane_order Order>
+HWY_INLINE std::uint64_t joined(word_vector made, std::int64_t more) {
+  const words d;
+  static constexpr lane_turns<Order> k_turns;
+  const auto most = hn::Set(d, word{k_bits - 1});
+  const auto right = hn::And(hn::Add(hn::Load(d, k_turns.right), hn::Set(d, static_cast<word>(more & (k_bits - 1)))), most);
+  const auto left = hn::And(hn::Sub(hn::Set(d, word{k_bits}), right), most);
+  HWY_ALIGN word lanes[W];
+  hn::Store(hn::Or(hn::Shr(made, right), hn::Shl(made, left)), d, lanes);
+  word all = 0;
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) all ^= lanes[l];
+  return all;
+}
+
+// Continues the parity of the rows of a tile.
+HWY_INLINE word_vector join_row(word_vector made, V re, V im) { return join_turned<1>(made, re, im); }
+
+HWY_INLINE word_vector parity_so_far(const lane_sums& sums) { return hn::LoadU(words(), reinterpret_cast<const word*>(sums.parity)); }
+HWY_INLINE void keep_parity(word_vector made, lane_sums& sums) { hn::StoreU(made, words(), reinterpret_cast<word*>(sums.parity)); }
+
+HWY_INLINE void put_parity(std::uint64_t made, lane_sums& sums) {
   std::memset(sums.parity, 0, sizeof sums.parity);
-  hn::StoreU(parity, words(), reinterpret_cast<word*>(sums.parity));
-  return parity_of<T>(sums);
+  sums.parity[0] = made;
 }
+
+// Replaces what the rows 0 … rows − 1 of a tile have joined by its parity.
+HWY_INLINE void end_parity(lane_sums& sums, std::int64_t rows) {
+  put_parity(joined<lane_order::row>(parity_so_far(sums), 2 * rows - 1), sums);
+}
+
+// The parity of a run, by registers.
+struct run_parity : run_words<T> {
+  // Adds registers whose first lanes had scalar `place`, or places that are whole vectors away.
+  HWY_INLINE void add(word_vector made, std::int64_t place, int set = 0) {
+    const words d;
+    word* const to = this->lane[set] + place % W;
+    hn::StoreU(hn::Xor(hn::LoadU(d, to), made), d, to);
+    this->has_second = this->has_second || set == 1;
+  }
+  HWY_INLINE void add_scalars(const T* from, std::int64_t count, std::int64_t place, int set = 0) {
+    this->run_words<T>::add(from, count, place, W, set);
+  }
+  HWY_INLINE std::uint64_t done() { return this->hash(W); }
+};
 
 // ---- Blocks ----
 
@@ -72,7 +140,7 @@ HWY_INLINE void store_seal(word_vector seal, std::int64_t rows, int used, T* to)
     std::memcpy(&pair, reinterpret_cast<const char*>(lanes) + 8 * l, sizeof pair);
     joined ^= pair;
   }
-  const word made = static_cast<word>(abft::parity_word<T>(joined));
+  const word made = static_cast<word>(sizeof(T) == 4 ? joined ^ joined >> 32 : joined);
   std::memcpy(to, &made, sizeof made);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "abft/seal.hpp"
 #include "core/at.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
@@ -280,13 +281,10 @@ bool signal_pairs<T>::step(const group& now, bool before, std::uint64_t& expecte
     make();
     if (before) seal = seal_of(now, mine.z);
     bool same = true;
-    std::uint64_t parities[2] = {};
-    for (std::int64_t l = 0; l < now.lines(); ++l) {
-      std::uint64_t parity = 0;
-      same = kernel.same_lines(call_of(now, l, before, 1), parity) && same;
-      parities[0] ^= parity;
-    }
-    parities[1] = parities[0];
+    // Read before the comparison: the results that are stored later must still be those that were compared.
+    const std::uint64_t parity = before ? seal : parity_of_results(now);
+    for (std::int64_t l = 0; l < now.lines(); ++l) same = kernel.same_lines(call_of(now, l, before, 1)) && same;
+    std::uint64_t parities[2] = {parity, parity};
     now.how.injector.strike(site::threshold, {tile, now.all.tiles, 0, 1}, parities, 2);
     how.seen.checked(static_cast<std::uint64_t>(now.lines()));
     std::uint32_t words[2] = {same ? abft::k_pass : abft::k_fail, same && parities[0] == parities[1] ? abft::k_pass : abft::k_fail};
@@ -345,6 +343,15 @@ bool signal_pairs<T>::compute(const group& now, std::uint64_t& expected, bool& d
   return true;
 }
 
+// Returns the parity of the results of a group.
+template <class T>
+std::uint64_t signal_pairs<T>::parity_of_results(const group& now) const {
+  std::uint64_t parity = 0;
+  for (std::int64_t i = 0; i < now.signals(); ++i)
+    parity = abft::chained(parity, kernels<T>().join_run(now.mine.results.data() + i * scalars_out_, scalars_out_));
+  return parity;
+}
+
 // Stores the results of a group. Returns their parity as they are stored.
 template <class T>
 std::uint64_t signal_pairs<T>::store(const group& now) const {
@@ -356,15 +363,15 @@ std::uint64_t signal_pairs<T>::store(const group& now) const {
       if (each.signal[i] < 0) continue;
       const T* const from = now.mine.results.data() + each.result[i] * scalars_out_;
       T* const to = now.out + each.signal[i] * shape_.output.distance * unit;
-      std::int64_t stored = 0;
       if (shape_.output.stride[2] == 1) {
-        stored = scalars_out_ / 2 * 2;
-        parity ^= kernel.store_numbers(from, stored / 2, to);
+        parity = abft::chained(parity, kernel.store_run(from, scalars_out_, to));
+        continue;
       }
-      scatter(from + stored, scalars_out_ - stored, unit, stride, to + stored);
+      scatter(from, scalars_out_, unit, stride, to);
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      for (std::int64_t j = stored; j < scalars_out_; j += unit)
-        parity ^= joined_scalars(to + (shape_.output.stride[2] == 1 ? j : j / unit * stride), unit);
+      run_words<T> run;
+      for (std::int64_t j = 0; j < scalars_out_; j += unit) run.add(to + j / unit * stride, unit, j, kernel.lanes, 0);
+      parity = abft::chained(parity, run.hash(kernel.lanes));
     }
   }
   return parity;

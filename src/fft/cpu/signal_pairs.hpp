@@ -66,6 +66,7 @@ class signal_pairs final : public transform {
   line_call<T> call_of(const group& now, std::int64_t line, bool before, int copy) const;
   bool transform_lines(const group& now, std::uint64_t& seal) const;
   std::uint64_t seal_of(const group& now, const core::aligned_buffer<T>& lines) const;
+  std::uint64_t parity_of_results(const group& now) const;
   std::uint64_t store(const group& now) const;
 
   std::int64_t tiles_of_group() const { return (matrix_ ? matrix_->tiles_of_signal() : 1) + 1; }

@@ -54,7 +54,7 @@ template <bool General, bool Seal>
 HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T* HWY_RESTRICT w, lane_sums& sums, T* HWY_RESTRICT seals) {
   const D d;
   V x0 = hn::Zero(d), x1 = x0, x2 = x0, x3 = x0, y0 = x0, y1 = x0, y2 = x0, y3 = x0, nr = x0, ni = x0;
-  word_vector parity = hn::Zero(words());
+  word_vector parity = parity_so_far(sums);
   for (std::int64_t group = 0; group < rows; group += Seal ? W : k_block) {
     const std::int64_t end = HWY_MIN(rows, group + (Seal ? W : k_block));
     word_vector seal = hn::Zero(words());
@@ -64,7 +64,7 @@ HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T
       if constexpr (Seal)
         seal = seal_next(seal, v);
       else
-        parity = join(parity, re, im);
+        parity = join_row(parity, re, im);
       if constexpr (General) {
         x0 = hn::MulAdd(hn::Set(d, w[8 * j]), re, x0);
         x1 = hn::MulAdd(hn::Set(d, w[8 * j + 1]), re, x1);
@@ -90,7 +90,7 @@ HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T
     }
     if constexpr (Seal) store_seal(seal, end - group, W, seals + group / W);
   }
-  if constexpr (!Seal) add_parity(parity, sums);
+  if constexpr (!Seal) keep_parity(parity, sums);
   promote_into(sums.high[0], sums.low[0], hn::Add(x0, y0));
   promote_into(sums.high[1], sums.low[1], hn::Add(x1, y1));
   promote_into(sums.high[2], sums.low[2], hn::Add(x2, y2));
@@ -113,6 +113,10 @@ HWY_INLINE void begin(const encoder<T>& encode) {
   if (encode.weights != nullptr) clear(*encode.sums);
 }
 
+HWY_INLINE void end(const encoder<T>& encode, std::int64_t rows) {
+  if (encode.weights != nullptr) end_parity(*encode.sums, rows);
+}
+
 // Encodes rows first … first + rows − 1 of a tile. Unless `seals` is null, stores their seals there.
 HWY_INLINE void encode_block(const T* tile, std::int64_t first, std::int64_t rows, const encoder<T>& encode, T* seals = nullptr) {
   const bool together = seals != nullptr && encode.weights != nullptr && !encode.general;
@@ -130,6 +134,7 @@ HWY_INLINE void encode_block(const T* tile, std::int64_t first, std::int64_t row
 void sum_tile(const T* tile, std::int64_t rows, const encoder<T>& encode) {
   clear(*encode.sums);
   for (std::int64_t j = 0; j < rows; j += k_block) encode_block(tile, j, HWY_MIN(static_cast<std::int64_t>(k_block), rows - j), encode);
+  end_parity(*encode.sums, rows);
 }
 
 template <bool Untwiddle>
@@ -168,11 +173,11 @@ HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::in
   for (std::int64_t block = first; block < last; block += 2 * k_block) {
     const std::int64_t end = HWY_MIN(last, block + 2 * k_block);
     row_sums even = {zero, zero, zero, zero}, odd = even;
-    word_vector parity = hn::Zero(words());
+    word_vector parity = parity_so_far(sums);
     const auto add = [&](row_sums& to, std::int64_t j) HWY_ATTR {
       const complex_vector v = row_of<Untwiddle>(tile, j, of);
       to.template add<General>(of.weights + k_row_weights * j, v);
-      if constexpr (!Untwiddle) parity = join(parity, v.re, v.im);
+      if constexpr (!Untwiddle) parity = join_row(parity, v.re, v.im);
     };
     std::int64_t j = block;
     for (; j + 1 < end; j += 2) {
@@ -180,7 +185,7 @@ HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::in
       add(odd, j + 1);
     }
     if (j < end) add(even, j);
-    if constexpr (!Untwiddle) add_parity(parity, sums);
+    if constexpr (!Untwiddle) keep_parity(parity, sums);
     promote_into(sums.high[2 * half], sums.low[2 * half], hn::Add(even.re_re, even.im_re));
     promote_into(sums.high[2 * half + 1], sums.low[2 * half + 1], hn::Add(even.re_im, even.im_im));
     promote_into(sums.high[2 * half], sums.low[2 * half], hn::Add(odd.re_re, odd.im_re));
@@ -210,6 +215,7 @@ HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const 
   sum_half<General, Untwiddle>(tile, 0, middle, of, 0);
   sum_half<General, Untwiddle>(tile, middle, rows, of, 1);
   from_halves(*of.sums);
+  if constexpr (!Untwiddle) end_parity(*of.sums, rows);
 }
 
 void sum_outputs(const T* tile, std::int64_t rows, const output_sum<T>& of) {

@@ -123,7 +123,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
         job.along != nullptr ? kernel_.store_signals(signals(job, done), job.to.base, job.to.lane, job.stream || job.stream_run)
                              : store_tile(job, done, seals);
     // Without protection nothing was summed, so there is no parity to compare with.
-    const bool same = how_.protection == protection::off || !stored || *stored == parity_of<T>(mine_.output);
+    const bool same = how_.protection == protection::off || !stored || *stored == parity_of(mine_.output);
     return abft::finding{.word = same ? abft::k_pass : abft::k_fail, .residual = 1, .index = job.index};
   };
   const abft::finding stored = store();
@@ -361,9 +361,9 @@ abft::finding tile_worker<T>::compare(const tile_job<T>& job, T* done) {
 // has.
 template <class T>
 bool tile_worker<T>::has_parity(const tile_job<T>& job, const T* done) {
-  const std::uint64_t first = parity_of<T>(mine_.output), second = parity_of<T>(mine_.input);
+  const std::uint64_t first = parity_of(mine_.output), second = parity_of(mine_.input);
   kernel_.same_bits(done, done, job.used * scalars_out(job), {mine_.output, mine_.input});
-  const std::uint64_t now = parity_of<T>(mine_.output);
+  const std::uint64_t now = parity_of(mine_.output);
   return now == first || now == second;
 }
 

@@ -46,13 +46,13 @@ void each_element(const tile_view<const T>& from, int used, std::int64_t first, 
   }
 }
 
-// Unless the tile is not encoded, returns the parity of the source, computed from a second read.
+// Unless the tile is not encoded, returns the parity of the source as a tile, computed from a second read.
 template <access How, class T>
 std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x, bool encoded) {
   const tile_view<const T>& from = job.from;
   const int lanes = kernels<T>().lanes;
   const std::int64_t row = 2 * lanes;
-  word_of<T> parity = 0;
+  parity_by_lanes<T> parity;
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t end = std::min<std::int64_t>(rows, j + k_block);
     each_element<How>(from, job.used, j, end, rows, [&](std::int64_t i, int l, const std::complex<T>& z) {
@@ -67,11 +67,10 @@ std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x, bool encod
     }
     if (!encoded) continue;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    each_element<How>(from, job.used, j, end, rows, [&](std::int64_t, int, const std::complex<T>& z) {
-      parity ^= std::bit_cast<word_of<T>>(z.real()) ^ std::bit_cast<word_of<T>>(z.imag());
-    });
+    each_element<How>(from, job.used, j, end, rows,
+                      [&](std::int64_t, int l, const std::complex<T>& z) { parity.row(l, z.real(), z.imag()); });
   }
-  return parity;
+  return parity.joined(rows, lanes);
 }
 
 // Returns the parity of the tile, computed from the stored numbers as they are in the output.
@@ -83,7 +82,7 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
   const std::int64_t second = How == access::scalars ? to.element : 1;
   const std::int64_t element = How == access::scalars ? 2 * to.element : to.element;
   const auto has_second = [&](std::int64_t i) { return How != access::real && !(to.odd && i + 1 == job.rows_stored); };
-  std::uint64_t parity = 0;
+  parity_by_lanes<T> parity;
   for (std::int64_t j = 0; j < job.rows_stored; j += k_block) {
     const std::int64_t end = std::min<std::int64_t>(job.rows_stored, j + k_block);
     // The end of the rows of this block that lane l stores: only rows within the half spectrum.
@@ -104,9 +103,9 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
       for (std::int64_t i = j; i < end; ++i) {
         const T* const z = to.base + i * element;
         const T* const kept = done + i * row;
-        parity ^= joined_scalars(z, job.used) ^ joined_scalars(kept + job.used, lanes - job.used);
-        parity ^= has_second(i) ? joined_scalars(z + second, job.used) ^ joined_scalars(kept + lanes + job.used, lanes - job.used)
-                                : joined_scalars(kept + lanes, lanes);
+        const T* const imaginary = has_second(i) ? z + second : kept + lanes;
+        for (int l = 0; l < job.used; ++l) parity.row(l, z[l], imaginary[l]);
+        for (int l = job.used; l < lanes; ++l) parity.row(l, kept[l], kept[lanes + l]);
       }
       continue;
     }
@@ -124,12 +123,11 @@ std::uint64_t scatter(const tile_job<T>& job, const T* done) {
       for (std::int64_t i = j; i < end; ++i) {
         const bool stored = i < last;
         const T* z = to.base + l * to.lane + i * element;
-        parity ^= std::bit_cast<word_of<T>>(stored ? z[0] : done[i * row + l]);
-        parity ^= std::bit_cast<word_of<T>>(stored && has_second(i) ? z[second] : done[i * row + lanes + l]);
+        parity.row(l, stored ? z[0] : done[i * row + l], stored && has_second(i) ? z[second] : done[i * row + lanes + l]);
       }
     }
   }
-  return parity;
+  return parity.joined(job.rows_stored, lanes);
 }
 
 // Copies rows, `to_stride` and `from_stride` scalars apart.
@@ -217,15 +215,16 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
     kernel.sum_tile(x, rows, early);
   if (half) {
     // Elements that are their own mirror image are real, so their imaginary parts are dropped.
-    const auto drop_imaginary = [&](T* im) {
-      if (source) *source ^= joined_scalars(im, kernel.lanes);
+    const auto drop_imaginary = [&](std::int64_t j) {
+      T* const im = x + j * row + kernel.lanes;
+      if (source) *source ^= joined_scalars(im, kernel.lanes, 2 * j + 1, lane_turn<T>(kernel.lanes));
       std::fill_n(im, kernel.lanes, T(0));
     };
-    drop_imaginary(x + kernel.lanes);
-    if (!job.expand && !transform.has_odd_reals()) drop_imaginary(x + (rows - 1) * row + kernel.lanes);
+    drop_imaginary(0);
+    if (!job.expand && !transform.has_odd_reals()) drop_imaginary(rows - 1);
     if (encode.weights != nullptr) kernel.sum_tile(x, rows, encode);
   }
-  if (encode.weights != nullptr && source && *source != parity_of<T>(*sums)) {
+  if (encode.weights != nullptr && source && *source != parity_of(*sums)) {
     // NaN sums fail every check: the encoded numbers differ from the source.
     for (auto& sum : sums->high) std::ranges::fill(sum, std::numeric_limits<double>::quiet_NaN());
   }
@@ -260,7 +259,7 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
     case access::rows: {
       const std::int64_t scalars = 2 * job.rows_stored - (to.odd ? 1 : 0);
       parity = kernel.store_rows(done, scalars, job.used, to.base, to.lane, job.stream);
-      if (to.odd) *parity ^= joined_scalars(done + scalars * kernel.lanes, kernel.lanes);
+      if (to.odd) *parity ^= joined_scalars(done + scalars * kernel.lanes, kernel.lanes, scalars, lane_turn<T>(kernel.lanes));
       break;
     }
     case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
@@ -273,7 +272,7 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
     case access::scalars: parity = scatter<access::scalars>(job, done); break;
     default: parity = scatter<access::real>(job, done);
   }
-  if (parity) *parity ^= kernel.join_rows(done + job.rows_stored * row, job.transform->rows_out() - job.rows_stored);
+  if (parity) *parity ^= kernel.join_rows(done, job.rows_stored, job.transform->rows_out());
   if (to.seals != nullptr) std::memcpy(to.seals, seals, static_cast<std::size_t>(seal_scalars(job)) * sizeof(T));
   return job.check.coarse == nullptr ? parity : std::nullopt;
 }
