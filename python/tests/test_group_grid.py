@@ -245,9 +245,9 @@ def refusals(over, rank, size):
                  lambda: model.predict(A[:, :5] if wrong else A),
                  lambda: model.transform("none" if wrong else A)]
         for number, call in enumerate(calls):
-            with pytest.raises(ValueError if wrong else ballast.Error) as seen:
+            with pytest.raises((ballast.Error, ValueError, TypeError)) as seen:
                 call()
-            assert wrong or f"rank {size - 1} of the group left the call" in str(seen.value), (number, seen.value)
+            assert wrong != (f"rank {size - 1} of the group left the call" in str(seen.value)), (number, seen.value)
         assert ballast.last_report() is not None
         assert np.array_equal(linalg.factor_grid(own, desc, grid).tau, factors.tau)  # the group goes on
     assert time.monotonic() - start < 60
