@@ -89,29 +89,29 @@ struct to_memory {
 // Compares with what is there instead, and joins the parities of the numbers that it is given and of those that are there.
 template <int Shared>
 struct with_memory {
-  // Half a vector of each of two signals, which begins with an even or with an odd half of theirs: the words of these join apart.
-  static constexpr int k_kinds = Shared == 4 ? 2 : 1;
-  word_vector differs, own[k_kinds], others[k_kinds];
+  // Half a vector of each of two signals, which begins with an even or with an odd half of theirs: the words of the latter join apart.
+  word_vector differs, own, others, own_odd, others_odd;
 
-  HWY_INLINE with_memory() : differs(hn::Zero(words())) {
-    for (int i = 0; i < k_kinds; ++i) own[i] = others[i] = differs;
-  }
+  HWY_INLINE with_memory() : differs(hn::Zero(words())), own(differs), others(differs), own_odd(differs), others_odd(differs) {}
 
-  HWY_INLINE void compare(V v, V there, int kind = 0) {
+  HWY_INLINE void compare(V v, V there) { compare(v, there, own, others); }
+  HWY_INLINE void compare(V v, V there, word_vector& to_own, word_vector& to_others) {
     const words d;
     const word_vector x = hn::BitCast(d, v), y = hn::BitCast(d, there);
     differs = hn::Or(differs, hn::Xor(x, y));
-    own[kind] = hn::Xor(own[kind], x);
-    others[kind] = hn::Xor(others[kind], y);
+    to_own = hn::Xor(to_own, x);
+    to_others = hn::Xor(to_others, y);
   }
   HWY_INLINE void row(V v, const T* to) { compare(v, hn::LoadU(D(), to)); }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
     const D d;
     if constexpr (Shared == 4) {
       const hn::Half<D> half;
-      const int kind = static_cast<int>(offset / (W / 2) % 2);
-      compare(low, hn::Combine(d, hn::LoadU(half, to[1] + offset), hn::LoadU(half, to[0] + offset)), kind);
-      compare(high, hn::Combine(d, hn::LoadU(half, to[3] + offset), hn::LoadU(half, to[2] + offset)), kind);
+      const V there[2] = {hn::Combine(d, hn::LoadU(half, to[1] + offset), hn::LoadU(half, to[0] + offset)),
+                          hn::Combine(d, hn::LoadU(half, to[3] + offset), hn::LoadU(half, to[2] + offset))};
+      const bool odd = offset / (W / 2) % 2 == 1;
+      compare(low, there[0], odd ? own_odd : own, odd ? others_odd : others);
+      compare(high, there[1], odd ? own_odd : own, odd ? others_odd : others);
     } else {
       row(low, to[0] + offset);
       row(high, Shared == 1 ? to[0] + offset + W : to[1] + offset);
@@ -121,14 +121,13 @@ struct with_memory {
   HWY_INLINE void add_to(run_parities& to) const {
     if constexpr (Shared == 4) {
       const words d;
-      const auto halves = [&](const word_vector(&kinds)[k_kinds]) HWY_ATTR {
-        return hn::Xor(hn::ConcatLowerLower(d, kinds[1], kinds[0]), hn::ConcatUpperUpper(d, kinds[1], kinds[0]));
-      };
-      to.own.add(halves(own), 0);
-      to.others.add(halves(others), 0);
+      const auto halves = [&](word_vector even, word_vector odd)
+                              HWY_ATTR { return hn::Xor(hn::ConcatLowerLower(d, odd, even), hn::ConcatUpperUpper(d, odd, even)); };
+      to.own.add(halves(own, own_odd), 0);
+      to.others.add(halves(others, others_odd), 0);
     } else {
-      to.own.add(own[0], 0);
-      to.others.add(others[0], 0);
+      to.own.add(own, 0);
+      to.others.add(others, 0);
     }
   }
   HWY_INLINE bool same() const { return hn::AllTrue(words(), hn::Eq(differs, hn::Zero(words()))); }

@@ -546,15 +546,16 @@ std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride,
     }
     return run.done();
   }
-  const std::int64_t whole = scalars / (2 * W) * (2 * W);
+  const std::int64_t pairs = scalars / (2 * W) * (2 * W), whole = scalars / W * W;
   for (int l = 0; l < of.used; ++l) {
+    const T* const from = of.base + l * of.stride;
+    T* const at = to + l * stride;
     if (stream)
-      store_vectors<true>(of.base + l * of.stride, whole, to + l * stride, parity);
+      store_vectors<true>(from, pairs, at, parity);
     else
-      store_vectors<false>(of.base + l * of.stride, whole, to + l * stride, parity);
-    if (whole < scalars)
-      run.add_scalars(store_rest(of.base + l * of.stride + whole, scalars - whole, to + l * stride + whole), scalars - whole, whole,
-                      l % sets);
+      store_vectors<false>(from, pairs, at, parity);
+    if (pairs < whole) store_vector(from + pairs, at + pairs, stream, parity);
+    if (whole < scalars) run.add_scalars(store_rest(from + whole, scalars - whole, at + whole), scalars - whole, whole, l % sets);
     if (sets == 1) continue;
     run.add(parity, 0, l % 2);
     parity = hn::Zero(words());

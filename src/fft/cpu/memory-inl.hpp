@@ -308,6 +308,19 @@ HWY_INLINE void store_vectors(const T* from, std::int64_t scalars, T* to, word_v
   }
 }
 
+// Stores one vector.
+HWY_INLINE void store_vector(const T* from, T* to, bool stream, word_vector& parity) {
+  const D d;
+  V stored = hn::LoadU(d, from), none = hn::Zero(d);
+  before_stores(stored, none);
+  if (stream)
+    hn::Stream(stored, d, to);
+  else
+    hn::StoreU(stored, d, to);
+  after_stores(parity, stored, none);
+  parity = hn::Xor(parity, hn::BitCast(words(), stored));
+}
+
 // Stores scalars that fill no vectors. Returns where they are, for a second read.
 HWY_INLINE const T* store_rest(const T* from, std::int64_t scalars, T* to) {
   std::memcpy(to, from, static_cast<std::size_t>(scalars) * sizeof(T));
