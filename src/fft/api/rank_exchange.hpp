@@ -26,7 +26,7 @@ struct turn_of_array {
   division_of_array was, becomes;
   int cut = 0;
   std::int64_t length = 1;
-  std::int64_t pieces = 1;  // of the longest part: so many exchanges on all ranks
+  std::int64_t pieces = 1;  // those of the longest part: so many exchanges on all ranks
 
   box piece(std::size_t rank, std::int64_t number) const {
     box made = was.of(rank);
@@ -67,8 +67,8 @@ std::int64_t pad_of(const box& in) {
 }
 
 // One exchange, once. A rank packs for each other the elements of a piece that both have, in the order in which the other stores them, with
-// their sum as the first word; the other makes the same sum over what it has stored. What stays goes directly, with both sums. A rank may
-// compute the next piece while one is on its way; the messages are kept until they are confirmed, the pieces are not.
+// their sum as the first word; the other makes the same sum over what it has stored. Elements that stay go directly, with both sums. A rank
+// may compute the next piece while one is on its way; the messages are kept until they are confirmed, the pieces are not.
 template <class Element>
 class exchange_of_boxes {
   using number = typename component<Element>::type;
