@@ -98,16 +98,18 @@ class places {
 template <class Element>
 struct component {
   using type = Element;
+  static constexpr std::int64_t count = 1;
 };
 template <class T>
 struct component<std::complex<T>> {
   using type = T;
+  static constexpr std::int64_t count = 2;
 };
 
 // The order of the axes of a part in loops over its elements: that of its memory, with axes of one element first.
 inline std::array<int, 3> loops_of(const box& part) {
   std::array<int, 3> made = part.order;
-  std::ranges::stable_partition(made, [&](int axis) { return part.count[static_cast<std::size_t>(axis)] == 1; });
+  std::stable_partition(made.begin(), made.end(), [&](int axis) { return part.count[static_cast<std::size_t>(axis)] == 1; });
   return made;
 }
 

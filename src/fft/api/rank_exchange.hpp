@@ -72,7 +72,7 @@ std::int64_t pad_of(const box& in) {
 template <class Element>
 class exchange_of_boxes {
   using number = typename component<Element>::type;
-  static constexpr std::int64_t k_components = sizeof(Element) / sizeof(number);
+  static constexpr std::int64_t k_components = component<Element>::count;
 
  public:
   // Stores to `to`, where the part of this rank in the new division lies as `there` says.
