@@ -117,7 +117,7 @@ bool exchange::poll(double seconds) {
     return false;
   }
   take(from, std::move(message));
-  forget(std::move(message));  // empty if it is kept elsewhere
+  forget(std::move(message));  // NOLINT(bugprone-use-after-move): empty if it is kept elsewhere
   return true;
 }
 
