@@ -68,9 +68,11 @@ struct box {
 // Covered: the lines as in fft::plan; the messages as in docs/distributed.md; the copies before and after them by sums over the source and
 // the destination, which must agree to the bit, or all ranks exchange again (check "group.transpose"); of one dimension the product with
 // the factors between the two steps, which is computed twice from two tables (check "group.twiddle"). Not covered: data between the store
-// of one step and the loads of the next, and the copy to `out`. Memory of a call: four times the rank's data; on a device twice its part
-// beside the operands, and once more for operands that lie elsewhere. Errors: invalid_argument_error (shape, grid, sizes of in and out,
-// different calls on the ranks), rank_lost_error, and those of fft::plan.
+// of one step and the loads of the next. If something is uncorrectable, `out` is not to be used: nothing is stored there, unless it
+// happened in the last lines. Memory of a call, which the plan keeps for the next one: the rank's data once for slabs and two dimensions,
+// otherwise twice, and some MiB for what travels; on a device twice its part beside the operands, and once more for operands that lie
+// elsewhere. Errors: invalid_argument_error (shape, grid, sizes of in and out, different calls on the ranks), rank_lost_error, and those of
+// fft::plan.
 template <class T>
 class group_plan {
  public:

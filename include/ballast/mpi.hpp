@@ -60,6 +60,10 @@ class mpi_transport final : public transport {
   void send(int to, std::span<const std::byte> bytes) override {
     if (lost_[static_cast<std::size_t>(to)]) return;
     outgoing& made = sending_.emplace_back();
+    if (!spares_.empty()) {
+      made.bytes = std::move(spares_.back());
+      spares_.pop_back();
+    }
     made.bytes.assign(bytes.begin(), bytes.end());
     made.to = to;
     const byte_count count(bytes.size());
@@ -109,6 +113,8 @@ class mpi_transport final : public transport {
 
  private:
   static constexpr int k_tag = 0x6261;
+  // Memory of messages that have been sent is kept for others: fresh memory costs more than the copy into it.
+  static constexpr std::size_t k_most_spares = 8, k_longest_spare = std::size_t{2} << 20;
 
   // A count and a type for so many bytes: MPI's counts have 31 bits.
   struct byte_count {
@@ -185,6 +191,8 @@ class mpi_transport final : public transport {
         done = 1;
       }
       if (done == 0) return false;
+      std::vector<std::byte>& sent = sending_.front().bytes;
+      if (spares_.size() < k_most_spares && sent.capacity() <= k_longest_spare) spares_.push_back(std::move(sent));
       sending_.pop_front();
     }
     return true;
@@ -195,6 +203,7 @@ class mpi_transport final : public transport {
   bool loss_ = false;  // true if any rank is lost
   std::vector<bool> lost_;
   std::deque<outgoing> sending_;
+  std::vector<std::vector<std::byte>> spares_;
 };
 
 // Returns this rank's handle on a group of all ranks of a communicator. Every rank calls it, after MPI_Init; the communicator is

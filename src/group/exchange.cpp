@@ -20,6 +20,12 @@ constexpr double k_longest_pause = 1;  // seconds between two requests for a blo
 constexpr double k_longest_first_pause = 1e6;
 constexpr double k_longest_wait = 0.05;  // seconds until losses are looked for again
 constexpr int k_waits_at_end = 12;       // pauses of resend_after for which end_call() waits
+
+// Memory of messages that is kept for others: in fresh memory a message costs a page fault for every 4096 bytes, which take longer than to
+// write them.
+constexpr std::size_t k_most_spares = 64;
+constexpr std::size_t k_most_spare_bytes = std::size_t{16} << 20;
+
 }  // namespace
 
 exchange::exchange(std::shared_ptr<transport> over, const group_options& how) : over_(std::move(over)), how_(how), rank_(over_->rank()) {
@@ -73,13 +79,45 @@ void exchange::send_again(int to, sent& kept) {
   over_->send(to, kept.message);
 }
 
+bytes exchange::spare(std::size_t length) {
+  // The shortest that is long enough, or else the longest: a vector that grows is filled with zeros.
+  auto found = spares_.end();
+  for (auto each = spares_.begin(); each != spares_.end(); ++each) {
+    const bool enough = each->size() >= length;
+    if (found == spares_.end() || (enough ? found->size() < length || each->size() < found->size() : each->size() > found->size()))
+      found = each;
+  }
+  if (found == spares_.end()) return {};
+  std::swap(*found, spares_.back());
+  bytes made = std::move(spares_.back());
+  spares_.pop_back();
+  spare_bytes_ -= made.capacity();
+  return made;
+}
+
+bytes exchange::message_for(std::size_t length) {
+  bytes made = spare(sizeof(head) + length);
+  made.resize(sizeof(head) + length);
+  return made;
+}
+
+void exchange::forget(bytes&& message) {
+  if (message.capacity() == 0 || spares_.size() == k_most_spares || spare_bytes_ + message.capacity() > k_most_spare_bytes) return;
+  spare_bytes_ += message.capacity();
+  spares_.push_back(std::move(message));
+}
+
 bool exchange::poll(double seconds) {
-  bytes message;
+  bytes message = spare(std::numeric_limits<std::size_t>::max());
   const auto start = clock::now();
   const int from = over_->receive(message, seconds);
   waited_ += std::min(seconds_since(start), 2 * seconds);
-  if (from < 0) return false;
+  if (from < 0) {
+    forget(std::move(message));
+    return false;
+  }
   take(from, std::move(message));
+  forget(std::move(message));  // NOLINT(bugprone-use-after-move): empty if it is kept elsewhere
   return true;
 }
 
@@ -98,7 +136,9 @@ void exchange::take(int from, bytes&& message) {
   const moment when = {value.call, value.epoch};
   switch (what) {
     case kind::data: return take_data(value, std::move(message));
-    case kind::received: unconfirmed_.erase({from, when}); return;
+    case kind::received:
+      if (auto kept = unconfirmed_.extract({from, when}); !kept.empty()) forget(std::move(kept.mapped().message));
+      return;
     case kind::wanted: return take_wanted(value);
     case kind::waiting: return;  // it lives
     case kind::left:
@@ -195,7 +235,7 @@ void exchange::accept(wait& at, const head& value, bytes&& message) {
     alike = found == content::whole;
   }
   unlike_ = unlike_ || !alike;
-  if (alike && !read_) at.block.assign(message.begin() + sizeof(head), message.end());
+  if (alike && !read_) at.message = std::move(message);
   if (seen_ != nullptr && wanted_ != protection::off) {
     seen_->checked(2);
     if (value.copy > 0) repaired("group.wire", from);
@@ -328,11 +368,18 @@ void exchange::open(std::uint64_t digest, const std::vector<std::size_t>& from, 
 }
 
 void exchange::post(std::size_t to, std::span<const std::byte> block, std::function<bytes()> make) {
+  bytes message = message_for(block.size());
+  if (!block.empty()) std::memcpy(message.data() + sizeof(head), block.data(), block.size());
+  post_message(to, std::move(message), std::move(make));
+}
+
+void exchange::post_message(std::size_t to, bytes&& message, std::function<bytes()> make) {
   const int rank = members_[to];
   sent& kept = unconfirmed_[{rank, now()}];
   head value = head_for(rank, kind::data, now());
   value.digest = expected_;
-  kept.message = make_message(value, block);
+  kept.message = std::move(message);
+  seal_message(value, kept.message);
   kept.make = std::move(make);
   over_->send(rank, kept.message);
 }
@@ -353,7 +400,7 @@ void exchange::take_early() {
   }
 }
 
-std::vector<bytes> exchange::close() {
+void exchange::await() {
   struct ending {
     exchange& of;
     ~ending() {
@@ -374,14 +421,26 @@ std::vector<bytes> exchange::close() {
     if (left <= 0) look = ask_late();
     if (!poll(std::clamp(left, 0.0, k_longest_wait))) look_for_losses();
   }
+}
+
+std::vector<bytes> exchange::close() {
+  await();
   std::vector<bytes> made;
   made.reserve(waits_.size());
-  for (wait& each : waits_) made.push_back(std::move(each.block));
+  for (wait& each : waits_) {
+    bytes& message = each.message;
+    made.emplace_back(message.begin() + (message.empty() ? 0 : sizeof(head)), message.end());
+    forget(std::move(message));
+  }
   return made;
 }
 
 void exchange::passed(const moment& first) {
-  std::erase_if(unconfirmed_, [&](const auto& each) { return each.first.second < first; });
+  for (auto each = unconfirmed_.begin(); each != unconfirmed_.end();) {
+    const auto next = std::next(each);
+    if (each->first.second < first) forget(std::move(unconfirmed_.extract(each).mapped().message));
+    each = next;
+  }
   gatherings_.erase(gatherings_.begin(), gatherings_.lower_bound(first));
 }
 
@@ -412,6 +471,12 @@ std::vector<bytes> exchange::end_all_to_all() {
   return made;
 }
 
+std::vector<std::size_t> exchange::senders(const std::vector<bool>& awaited) const {
+  std::vector<std::size_t> made = others();
+  if (by_relays()) std::erase_if(made, [&](std::size_t p) { return !awaited[p]; });
+  return made;
+}
+
 std::vector<bytes> exchange::some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited) {
   if (!by_relays()) return all_to_all(blocks);
   begin_some_to_some(blocks, awaited);
@@ -430,6 +495,23 @@ void exchange::begin_some_to_some(const std::vector<std::span<const std::byte>>&
 
 std::vector<bytes> exchange::end_some_to_some() {
   std::vector<bytes> made = close_by_place();
+  throw_if_unlike();
+  return made;
+}
+
+void exchange::begin_messages(std::vector<bytes> messages, const std::vector<bool>& awaited) {
+  open(digest_, senders(awaited));
+  for (const std::size_t p : others()) {
+    if (messages[p].empty() && by_relays()) continue;
+    post_message(p, messages[p].empty() ? message_for(0) : std::move(messages[p]));
+  }
+}
+
+std::vector<bytes> exchange::end_messages() {
+  await();
+  std::vector<bytes> made(members_.size());
+  for (wait& each : waits_) made[each.place] = std::move(each.message);
+  if (!by_relays()) passed(now());
   throw_if_unlike();
   return made;
 }

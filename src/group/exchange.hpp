@@ -100,6 +100,15 @@ class exchange {
   // sent is kept until it is confirmed or all ranks have come to a later exchange of all.
   void begin_some_to_some(const std::vector<std::span<const std::byte>>& blocks, const std::vector<bool>& awaited);
   std::vector<bytes> end_some_to_some();
+  // As some_to_some in two halves, with blocks that lie in messages, so that none is copied: messages[p] is one of message_for() with
+  // member p's block after the head, or empty, and stays here until it is confirmed. The results are messages, too, or empty; forget()
+  // takes them back. The own one is neither sent nor returned. A rank may compute between the halves. No other exchange may begin
+  // meanwhile.
+  void begin_messages(std::vector<bytes> messages, const std::vector<bool>& awaited);
+  std::vector<bytes> end_messages();
+  // Returns a message for a block of so many bytes, with any contents, in memory that an earlier one has left if there is some.
+  bytes message_for(std::size_t length);
+  void forget(bytes&& message);
   // Sends one block to all and returns those of all members in their order.
   std::vector<bytes> gather(std::span<const std::byte> block);
   template <class Number>
@@ -130,8 +139,8 @@ class exchange {
   // A peer whose block is awaited in the step that runs.
   struct wait {
     std::size_t place = 0;
-    bool here = false;  // its block has come
-    bytes block;
+    bool here = false;        // its block has come
+    bytes message;            // with it; empty if a reader has it
     bool spoiled = false;     // its block came whole, but what it carries of other ranks did not
     int damaged = 0;          // copies of its block that came damaged
     clock::time_point asked;  // when it was last asked for its block, or the step began
@@ -167,15 +176,22 @@ class exchange {
   void send_end(bool spoiled);
   void send_again(int to, sent& kept);
 
-  // A step: open() begins it, post() sends a block, close() waits for those of the members in `from` and returns them in this order. read()
-  // examines a block before it is confirmed; one that a reader keeps is returned empty.
+  // A step: open() begins it, post() sends a block, close() waits for those of the members in `from` and returns them in this order;
+  // await() leaves them in the messages of waits_. read() examines a block before it is confirmed; one that a reader keeps is returned
+  // empty.
   void open(std::uint64_t digest, const std::vector<std::size_t>& from, std::function<content(std::span<const std::byte>)> read = {});
   void post(std::size_t to, std::span<const std::byte> block, std::function<bytes()> make = {});
   // Members by their distance from this one, so that not all send to the same one first.
   std::vector<std::size_t> others() const;
   std::vector<bytes> close_by_place();
+  void post_message(std::size_t to, bytes&& message, std::function<bytes()> make = {});
   void take_early();
+  void await();
   std::vector<bytes> close();
+  // The members whose awaited[p] is true, or, unless relays are used, all others; in the order in which this rank sends to them.
+  std::vector<std::size_t> senders(const std::vector<bool>& awaited) const;
+  // Memory that messages have left.
+  bytes spare(std::size_t length);
   // All ranks have come to the step `first`, so none will ask for what is older.
   void passed(const moment& first);
   // Takes one message, waiting `seconds` at most, and acts on it. Returns whether one came. Ranks that were suspended with this one, or had
@@ -240,8 +256,10 @@ class exchange {
   std::map<std::pair<moment, int>, bytes> early_;            // blocks of steps that this rank has not begun, by rank
   std::map<moment, std::shared_ptr<gathering>> gatherings_;  // until all ranks have left them
   bytes own_;                                                // the block of this rank for itself
-  std::shared_ptr<gathering> gathering_;                     // the one that runs
-  std::map<int, std::vector<int>> lists_;                    // regroup: the lists of lost ranks that have come, by rank
+  std::vector<bytes> spares_;                                // memory that messages have left, for those to come
+  std::size_t spare_bytes_ = 0;
+  std::shared_ptr<gathering> gathering_;   // the one that runs
+  std::map<int, std::vector<int>> lists_;  // regroup: the lists of lost ranks that have come, by rank
 };
 
 template <class Number>

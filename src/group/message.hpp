@@ -72,14 +72,22 @@ inline void sum_body(std::span<const std::byte> body, std::uint64_t (&sums)[2]) 
   sums[1] = b;
 }
 
-// Makes a message of a head, whose length, sums and seal are computed here, and a body.
-inline bytes make_message(head value, std::span<const std::byte> body) {
+inline std::span<const std::byte> body_of(std::span<const std::byte> message) { return message.subspan(sizeof(head)); }
+
+// Stores a head, whose length, sums and seal are computed here, before the body of a message.
+inline void seal_message(head value, bytes& message) {
+  const std::span<const std::byte> body = body_of(message);
   value.length = body.size();
   sum_body(body, value.sums);
   value.seal = seal_of_head(value);
+  std::memcpy(message.data(), &value, sizeof value);
+}
+
+// Makes a message of a head and a body.
+inline bytes make_message(const head& value, std::span<const std::byte> body) {
   bytes made(sizeof value + body.size());
-  std::memcpy(made.data(), &value, sizeof value);
   if (!body.empty()) std::memcpy(made.data() + sizeof value, body.data(), body.size());
+  seal_message(value, made);
   return made;
 }
 
@@ -98,8 +106,6 @@ inline bool read_head(std::span<const std::byte> message, head& value) {
   std::memcpy(&value, message.data(), sizeof value);
   return value.seal == seal_of_head(value) && value.length == message.size() - sizeof value;
 }
-
-inline std::span<const std::byte> body_of(std::span<const std::byte> message) { return message.subspan(sizeof(head)); }
 
 inline bool body_is_whole(std::span<const std::byte> message, const head& value) {
   std::uint64_t sums[2];

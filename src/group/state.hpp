@@ -35,7 +35,8 @@ struct group::state {
   std::atomic<wire::road> road = wire::road::none;
   std::atomic<double> seconds = 0;           // the time of that call on its first device, from operands in device memory to a result there
   std::atomic<double> exchange_seconds = 0;  // the part of it in which the first device only exchanged
-  std::int64_t piece_bytes = std::int64_t{64} << 20;  // a device transforms about so many before they travel
+  std::int64_t piece_bytes = std::int64_t{64} << 20;   // a device transforms about so many before they travel
+  std::int64_t block_bytes = std::int64_t{512} << 10;  // a rank transforms about so many for each rank before they travel
   std::atomic<bool> overlap = true;  // false: data travel when all lines are transformed, so that exchange_seconds has it all
   std::int64_t host_chunk = std::int64_t{16} << 20;  // bytes of page-locked memory for each pair of devices that cannot reach each other
   std::vector<wire::wire_fault> faults;              // faults of messages between the threads of devices, for tests

@@ -264,7 +264,11 @@ std::vector<scene> scenes() {
            [](const group& own, stored& made) {
              transform<float>(own, {5, 6, 7}, {.division = fft::division::pencils}, made);
            }},
-          {"fft 1-D", [](const group& own, stored& made) { transform<double>(own, {225}, {.order = natural}, made); }}};
+          {"fft 1-D", [](const group& own, stored& made) { transform<double>(own, {225}, {.order = natural}, made); }},
+          {"fft in pieces", [](const group& own, stored& made) {
+             own.internal()->block_bytes = 128;
+             transform<double>(own, {9, 6, 4}, {}, made);
+           }}};
 }
 
 // The outcome of a rank: the hash of what it stored, or an end without results.

@@ -18,17 +18,19 @@ namespace ballast::fft::on_groups {
 
 using extended = std::complex<long double>;
 
-// A transform: data of this shape, divided so.
+// A transform: data of this shape, divided so. block_bytes: what a rank sends to another at once; 0: the usual.
 struct scene {
   const char* name;
   std::vector<std::int64_t> shape;
   distribution how;
+  std::int64_t block_bytes = 0;
 };
 
 inline std::ostream& operator<<(std::ostream& to, const scene& what) {
   to << what.name << ", shape";
   for (const std::int64_t each : what.shape) to << ' ' << each;
-  return to << ", " << (what.how.order == result_order::natural ? "natural" : "transposed") << (what.how.real ? ", real" : "");
+  return to << ", " << (what.how.order == result_order::natural ? "natural" : "transposed") << (what.how.real ? ", real" : "")
+            << (what.block_bytes > 0 ? ", in pieces" : "");
 }
 
 // Numbers in row-major order: for real data without imaginary parts.

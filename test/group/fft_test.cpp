@@ -23,6 +23,7 @@
 #include "core/counter_rng.hpp"
 #include "fft/sites.hpp"
 #include "group/fft_scenes.hpp"
+#include "group/state.hpp"
 #include "group/wire_faults.hpp"
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
@@ -58,6 +59,11 @@ std::vector<scene> scenes() {
       if (order == result_order::transposed) made.push_back({"one dimension", {n}, {.real = true}});
     }
   }
+  // The same in many pieces: of one row, of several, and of a multiple of 16 rows.
+  for (const scene& each : std::vector(made))
+    if (each.shape != std::vector<std::int64_t>{1}) made.push_back({each.name, each.shape, each.how, 64});
+  made.push_back({"two dimensions", {70, 3}, {}, 100});
+  made.push_back({"two dimensions", {70, 9}, {.order = result_order::natural}, 300});
   return made;
 }
 
@@ -84,6 +90,7 @@ outcome<T> transform_on(int ranks, const scene& what, const std::vector<std::com
   made.stored.resize(x.size());
   std::mutex mutex;
   const auto endings = test::run_ranks(board, quick(patience), [&](int rank, const group& own) {
+    if (what.block_bytes > 0) own.internal()->block_bytes = what.block_bytes;
     const group_plan<T> plan(what.shape, {.backend = backend::cpu, .threads = 1, .protection = level, .group = own}, what.how);
     const box data = plan.data(), spectrum = plan.spectrum();
     const auto shape = plan.shape();
@@ -159,6 +166,33 @@ TYPED_TEST(fft_group, definition_and_inverse) {
   }
 }
 
+std::vector<scene> struck_scenes() {
+  return {{"two dimensions", {12, 20}, {}},
+          {"two dimensions", {12, 20}, {.order = result_order::natural}},
+          {"slabs", {6, 5, 8}, {.real = true}},
+          {"pencils", {6, 5, 7}, {.division = division::pencils, .order = result_order::natural}},
+          {"one dimension", {225}, {}},
+          {"one dimension", {120}, {.order = result_order::natural}},
+          {"one dimension", {120}, {.real = true}},
+          {"slabs", {9, 6, 8}, {}, 200},
+          {"pencils", {6, 5, 7}, {.division = division::pencils, .order = result_order::natural}, 200},
+          {"one dimension", {225}, {.order = result_order::natural}, 200}};
+}
+
+// The parts of large arrays travel by pieces, so that more messages go.
+TEST(fft_group_pieces, are_more_messages) {
+  for (const scene& usual : struck_scenes()) {
+    if (usual.block_bytes > 0) continue;
+    scene pieces = usual;
+    pieces.block_bytes = 64;
+    const auto x = random_numbers<double>(usual);
+    const auto one = transform_on(3, usual, x), many = transform_on(3, pieces, x);
+    ASSERT_EQ(many.errors, 0) << many.message;
+    EXPECT_TRUE(many.clean) << usual;
+    EXPECT_GT(many.messages[1], one.messages[1]) << usual;
+  }
+}
+
 // A grid that the caller chooses, of one row and of one column too.
 TEST(fft_group_grid, any_rows_and_columns) {
   const scene usual{"pencils", {6, 5, 7}, {.division = division::pencils}};
@@ -172,16 +206,6 @@ TEST(fft_group_grid, any_rows_and_columns) {
     EXPECT_EQ(found.spectrum, expected.spectrum);
     EXPECT_EQ(found.back, expected.back);
   }
-}
-
-std::vector<scene> struck_scenes() {
-  return {{"two dimensions", {12, 20}, {}},
-          {"two dimensions", {12, 20}, {.order = result_order::natural}},
-          {"slabs", {6, 5, 8}, {.real = true}},
-          {"pencils", {6, 5, 7}, {.division = division::pencils, .order = result_order::natural}},
-          {"one dimension", {225}, {}},
-          {"one dimension", {120}, {.order = result_order::natural}},
-          {"one dimension", {120}, {.real = true}}};
 }
 
 class fft_group_faults : public testing::TestWithParam<fault> {};
@@ -250,19 +274,27 @@ TEST(fft_group_inside, repaired_and_without_protection_not) {
   }
 }
 
-// A fault that stays: the call is uncorrectable on all ranks and stores nothing.
+// A fault that stays: the call is uncorrectable on all ranks and stores nothing, as the last lines are not transformed.
 TEST(fft_group_inside, persistent_fault_is_reported) {
-  const scene what{"one dimension", {225}, {}};
-  const auto x = random_numbers<double>(what);
-  for (const char* site : {"fft_group.block", "fft_group.product"}) {
+  struct strike {
+    const char* site;
+    scene what;
+  };
+  for (const strike& each : {strike{"fft_group.block", {"one dimension", {225}, {}}},
+                             {"fft_group.product", {"one dimension", {225}, {}}},
+                             {"fft_group.block", {"slabs", {9, 6, 8}, {}, 200}},
+                             {"fft.stage", {"slabs", {9, 6, 8}, {}, 200}},
+                             {"fft.stage", {"pencils", {6, 5, 7}, {.division = division::pencils}}}}) {
+    const auto x = random_numbers<double>(each.what);
     std::vector<inject::request> again;
-    for (std::int64_t visit = 0; visit < 6; ++visit)
-      again.push_back({.site = inject::site_of(site), .model = inject::model::random_value, .seed = 3, .visit = visit, .interval = 0});
+    for (std::int64_t visit = 0; visit < 60; ++visit)
+      again.push_back({.site = inject::site_of(each.site), .model = inject::model::random_value, .seed = 3, .visit = visit, .interval = 0});
     const inject::plan faults(again);
-    const auto found = transform_on(3, what, x, {}, protection::correct, 60, &faults);
+    const auto found = transform_on(3, each.what, x, {}, protection::correct, 60, &faults);
     ASSERT_EQ(found.errors, 0) << found.message;
-    EXPECT_TRUE(found.uncorrectable) << site;
-    EXPECT_TRUE(std::ranges::all_of(found.spectrum, [](const auto& each) { return each == std::complex<double>(); })) << site;
+    EXPECT_TRUE(found.uncorrectable) << each.site << ", " << each.what;
+    EXPECT_TRUE(std::ranges::all_of(found.spectrum, [](const auto& number) { return number == std::complex<double>(); }))
+        << each.site << ", " << each.what;
   }
 }
 

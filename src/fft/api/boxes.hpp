@@ -1,5 +1,5 @@
-// How an array is divided among the ranks of a group, and the exchange that turns one division into another.
-// Layer: algorithm, over group/session.hpp. Source: docs/design/distributed.md, "FFT".
+// How an array is divided among the ranks of a group, where the elements of its parts lie, and copies and sums of parts of them.
+// Layer: algorithm. Source: docs/design/distributed.md, "FFT".
 #pragma once
 
 #include <algorithm>
@@ -8,17 +8,11 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <limits>
-#include <span>
-#include <vector>
+#include <utility>
 
 #include <ballast/fft_group.hpp>
 
 #include "abft/seal.hpp"
-#include "fft/sites.hpp"
-#include "group/exchange.hpp"
-#include "inject/injector.hpp"
-#include "run/attempt.hpp"
 
 namespace ballast::fft {
 
@@ -61,16 +55,29 @@ inline box common(const box& from, const box& to) {
   return made;
 }
 
-// The places of the elements of a box in its memory.
+// The places of the elements of a box in its memory. It lies there without gaps, except for `pad` elements after each index of its slowest
+// axis.
 class places {
  public:
-  explicit places(const box& in) : first_(in.first) {
+  explicit places(const box& in, std::int64_t pad = 0) : first_(in.first) {
+    const auto count = [&](std::size_t i) { return in.count[static_cast<std::size_t>(in.order[i])]; };
     std::int64_t stride = 1;
     for (std::size_t i = 3; i-- > 0;) {
-      const auto a = static_cast<std::size_t>(in.order[i]);
-      stride_[a] = stride;
-      stride *= in.count[a];
+      if (i == 0) stride += pad;
+      stride_[static_cast<std::size_t>(in.order[i])] = stride;
+      stride *= count(i);
     }
+    for (std::size_t a = 0; a < 3; ++a) extent_ += (in.count[a] - 1) * stride_[a];
+    if (in.size() == 0) extent_ = 0;
+  }
+  // The places of a part of the box in memory that begins with its first element.
+  places from(const box& part) const {
+    places made = *this;
+    made.first_ = part.first;
+    made.extent_ = 1;
+    for (std::size_t a = 0; a < 3; ++a) made.extent_ += (part.count[a] - 1) * stride_[a];
+    if (part.size() == 0) made.extent_ = 0;
+    return made;
   }
   std::int64_t stride(int axis) const { return stride_[static_cast<std::size_t>(axis)]; }
   // The place of the first element of a part of the box.
@@ -79,33 +86,32 @@ class places {
     for (std::size_t a = 0; a < 3; ++a) made += (part.first[a] - first_[a]) * stride_[a];
     return made;
   }
+  // The elements of memory from the first one of the box to the last.
+  std::int64_t extent() const { return extent_; }
 
  private:
   lengths first_, stride_{};
+  std::int64_t extent_ = 1;
 };
-
-// Calls line(place, number) for each line of a part of a box along the last axis of `order`: the place of its first element in the box's
-// memory, and that element's number in the whole array.
-template <class Line>
-void each_line(const box& in, const box& part, const std::array<int, 3>& order, const lengths& shape, Line&& line) {
-  const places at(in), all({.first = {}, .count = shape});
-  const int slow = order[0], middle = order[1];
-  const std::int64_t place = at.of(part), number = all.of(part);
-  if (part.size() == 0) return;
-  for (std::int64_t i = 0; i < part.count[static_cast<std::size_t>(slow)]; ++i)
-    for (std::int64_t j = 0; j < part.count[static_cast<std::size_t>(middle)]; ++j)
-      line(place + i * at.stride(slow) + j * at.stride(middle), number + i * all.stride(slow) + j * all.stride(middle));
-}
 
 // The elements of an array: complex or real.
 template <class Element>
 struct component {
   using type = Element;
+  static constexpr std::int64_t count = 1;
 };
 template <class T>
 struct component<std::complex<T>> {
   using type = T;
+  static constexpr std::int64_t count = 2;
 };
+
+// The order of the axes of a part in loops over its elements: that of its memory, with axes of one element first.
+inline std::array<int, 3> loops_of(const box& part) {
+  std::array<int, 3> made = part.order;
+  std::stable_partition(made.begin(), made.end(), [&](int axis) { return part.count[static_cast<std::size_t>(axis)] == 1; });
+  return made;
+}
 
 // The term of one element in the sum below: of one word, of two for complex numbers in double precision. A float fills half of its word.
 template <class Element>
@@ -119,133 +125,62 @@ std::uint64_t term_of(const Element& x, std::int64_t number) {
 }
 
 // The sum over a part of a box that follows its elements from the source of an exchange to the destination: of terms of their words and
-// their numbers in the whole array, so that it depends on every place, but not on the order of reading. It reads in the order of the box's
-// memory.
+// their numbers in the whole array, so that it depends on every place, but not on the order of reading. It reads in the order of `part`.
 template <class Element>
-std::uint64_t sum_of(const Element* data, const box& in, const box& part, const lengths& shape) {
-  const int last = in.order[2];
-  const std::int64_t count = part.count[static_cast<std::size_t>(last)];
-  const std::int64_t step = places({.first = {}, .count = shape}).stride(last);
+std::uint64_t sum_of(const Element* data, const places& at, const box& part, const lengths& shape) {
+  if (part.size() == 0) return 0;
+  const places all({.first = {}, .count = shape});
+  const auto [slow, middle, last] = loops_of(part);
+  const auto count = [&](int axis) { return part.count[static_cast<std::size_t>(axis)]; };
+  const std::int64_t elements = count(last), step = at.stride(last), next = all.stride(last), number = all.of(part);
+  data += at.of(part);
   std::uint64_t sum = 0;
-  each_line(in, part, in.order, shape, [&](std::int64_t place, std::int64_t number) {
-    const Element* from = data + place;  // the last axis of the order is contiguous
-    for (std::int64_t e = 0; e < count; ++e) sum += term_of(from[e], number + e * step);
-  });
+  for (std::int64_t i = 0; i < count(slow); ++i) {
+    for (std::int64_t j = 0; j < count(middle); ++j) {
+      const Element* const from = data + i * at.stride(slow) + j * at.stride(middle);
+      const std::int64_t first = number + i * all.stride(slow) + j * all.stride(middle);
+      for (std::int64_t e = 0; e < elements; ++e) sum += term_of(from[e * step], first + e * next);
+    }
+  }
   return sum;
 }
 
-// Copies a part of a box into memory of its own, in the order of the part: some elements along the box's contiguous axis for each along the
-// part's, so that both are read and written by cache lines.
+// Copies a part from one memory to another: stretches that are contiguous in both, or, if the axes are ordered otherwise there, some
+// elements along the source's fastest axis for each along the destination's, so that both are read and written by cache lines. The order of
+// `part` is that of the destination.
 template <class Element>
-void copy_part(const Element* from, const box& in, const box& part, Element* to) {
+void copy_part(const Element* from, const places& source, Element* to, const places& target, const box& part) {
+  if (part.size() == 0) return;
   constexpr std::int64_t tile = 16;
-  const places source(in), target(part);
+  const std::array<int, 3> loops = loops_of(part);
+  const auto [slow, middle, last] = loops;
   const auto count = [&](int axis) { return part.count[static_cast<std::size_t>(axis)]; };
   from += source.of(part);
-  const int near = in.order[2], last = part.order[2];
-  if (near == last) {
-    const int slow = part.order[0], middle = part.order[1];
+  to += target.of(part);
+  int near = last;
+  for (const int axis : loops)
+    if (count(axis) > 1 && source.stride(axis) < source.stride(near)) near = axis;
+  if (near == last && source.stride(last) == 1 && target.stride(last) == 1) {
+    std::int64_t length = count(last), rows = count(middle);
+    if (source.stride(middle) == length && target.stride(middle) == length) length *= std::exchange(rows, 1);
     for (std::int64_t i = 0; i < count(slow); ++i)
-      for (std::int64_t j = 0; j < count(middle); ++j)
-        std::copy_n(from + i * source.stride(slow) + j * source.stride(middle), count(last),
-                    to + i * target.stride(slow) + j * target.stride(middle));
+      for (std::int64_t j = 0; j < rows; ++j)
+        std::memcpy(static_cast<void*>(to + i * target.stride(slow) + j * target.stride(middle)),
+                    from + i * source.stride(slow) + j * source.stride(middle), static_cast<std::size_t>(length) * sizeof(Element));
     return;
   }
+  if (near == last) near = middle;
   const int other = 3 - near - last;
-  const std::int64_t source_step = source.stride(last), target_step = target.stride(near);
   for (std::int64_t i = 0; i < count(other); ++i) {
     for (std::int64_t begin = 0; begin < count(near); begin += tile) {
       const std::int64_t size = std::min(tile, count(near) - begin);
-      const Element* x = from + i * source.stride(other) + begin;
-      Element* y = to + i * target.stride(other) + begin * target_step;
+      const Element* const x = from + i * source.stride(other) + begin * source.stride(near);
+      Element* const y = to + i * target.stride(other) + begin * target.stride(near);
       for (std::int64_t e = 0; e < count(last); ++e)
-        for (std::int64_t t = 0; t < size; ++t) y[t * target_step + e] = x[e * source_step + t];
+        for (std::int64_t t = 0; t < size; ++t)
+          y[t * target.stride(near) + e * target.stride(last)] = x[e * source.stride(last) + t * source.stride(near)];
     }
   }
 }
-
-// Turns the division `was` of an array into `becomes`. A rank packs for each other the elements that both have, in the order in which the
-// other stores them, with their sum as the first word; the other makes the same sum over what it has stored. The verdicts are gathered: if
-// the sums of one rank differ, all pack and exchange again, at most twice; the source stays until then.
-template <class Element>
-class exchange_of_boxes {
-  using number = typename component<Element>::type;
-  static constexpr std::int64_t k_components = sizeof(Element) / sizeof(number);
-
- public:
-  exchange_of_boxes(const division_of_array& was, const division_of_array& becomes, wire::exchange& over)
-      : was_(was), becomes_(becomes), over_(over), mine_(was.of(over.place())), next_(becomes.of(over.place())) {}
-
-  void run(const Element* from, Element* to, run::recorder& seen, protection wanted, inject::active_injector& injector) const {
-    const auto ranks = static_cast<std::size_t>(over_.size());
-    const auto once = [&](int) {
-      std::vector<wire::bytes> blocks;
-      std::vector<std::span<const std::byte>> views;
-      for (std::size_t p = 0; p < ranks; ++p) blocks.push_back(pack(from, p, injector));
-      views.reserve(ranks);
-      for (const wire::bytes& each : blocks) views.emplace_back(each);
-      std::vector<bool> awaited;
-      for (std::size_t p = 0; p < ranks; ++p) awaited.push_back(common(was_.of(p), next_).size() > 0);
-      const std::vector<wire::bytes> came = over_.some_to_some(views, awaited);
-      bool right = true;
-      for (std::size_t p = 0; p < ranks; ++p) right = unpack(came[p], p, to, wanted != protection::off, injector) && right;
-      abft::finding found;
-      found.residual = std::numeric_limits<double>::quiet_NaN();
-      found.word = right ? abft::k_pass : abft::k_fail;
-      if (wanted == protection::off) return found;
-      seen.checked(ranks);
-      const std::int64_t verdict[] = {right ? 0 : 1};
-      for (const auto& each : over_.gather(std::span<const std::int64_t>(verdict)))
-        if (each[0] != 0) found.word = abft::k_fail;
-      return found;
-    };
-    if (wanted == protection::off) {
-      (void)once(0);
-      return;
-    }
-    (void)run::attempt(seen, wanted, "group.transpose", 0, once);
-  }
-
- private:
-  wire::bytes pack(const Element* from, std::size_t to, inject::active_injector& injector) const {
-    const box part = common(mine_, becomes_.of(to));
-    if (part.size() == 0) return {};
-    wire::bytes made(sizeof(std::uint64_t) + static_cast<std::size_t>(part.size()) * sizeof(Element));
-    auto* const packed = reinterpret_cast<Element*>(made.data() + sizeof(std::uint64_t));
-    copy_part(from, mine_, part, packed);
-    if constexpr (inject::active_injector::enabled)
-      (void)injector.strike(site::block, {.interval = static_cast<std::int64_t>(to), .intervals = static_cast<std::int64_t>(over_.size())},
-                            reinterpret_cast<number*>(packed), k_components * part.size());
-    const std::uint64_t sum = sum_of(from, mine_, part, was_.shape);
-    std::memcpy(made.data(), &sum, sizeof sum);
-    return made;
-  }
-
-  // Returns whether the block has its size, and what was stored has its sum.
-  bool unpack(const wire::bytes& block, std::size_t from, Element* to, bool verify, inject::active_injector& injector) const {
-    const box part = common(was_.of(from), next_);
-    if (part.size() == 0) return block.empty();
-    std::uint64_t expected = 0;
-    if (block.size() != sizeof expected + static_cast<std::size_t>(part.size()) * sizeof(Element)) return false;
-    std::memcpy(&expected, block.data(), sizeof expected);
-    const std::byte* packed = block.data() + sizeof expected;
-    const std::int64_t count = part.count[static_cast<std::size_t>(part.order[2])];
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(Element);
-    each_line(next_, part, part.order, becomes_.shape, [&](std::int64_t place, std::int64_t) {
-      std::memcpy(to + place, packed, bytes);
-      packed += bytes;
-    });
-    if constexpr (inject::active_injector::enabled) {
-      // A strike of one line: the part is not contiguous.
-      (void)injector.strike(site::copy, {.interval = static_cast<std::int64_t>(from), .intervals = static_cast<std::int64_t>(over_.size())},
-                            reinterpret_cast<number*>(to + places(next_).of(part)), k_components * count);
-    }
-    return !verify || sum_of(to, next_, part, becomes_.shape) == expected;
-  }
-
-  division_of_array was_, becomes_;
-  wire::exchange& over_;
-  box mine_, next_;
-};
 
 }  // namespace ballast::fft

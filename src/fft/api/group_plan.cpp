@@ -1,10 +1,9 @@
-// Transforms on the ranks of a group, and on its devices, each of which is the rank of a thread. See include/ballast/fft_group.hpp.
+// Plans of transforms on the ranks of a group, and on its devices, each of which is the rank of a thread: divisions and steps. See
+// include/ballast/fft_group.hpp.
 // Layer: algorithm, over fft::plan, group/session.hpp and group/device_threads.hpp.
 #include <ballast/fft_group.hpp>
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -14,13 +13,10 @@
 
 #include "core/format.hpp"
 #include "fft/api/group_plan.hpp"
-#include "fft/api/part_of_array.hpp"
 #include "fft/problem.hpp"
-#include "fft/tables/extended_precision_dft.hpp"
 #include "group/device_threads.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
-#include "run/attempt.hpp"
 #include "run/call_scope.hpp"
 #include "run/sampling.hpp"
 
@@ -50,23 +46,6 @@ std::int64_t piece_of(const box& part, std::int64_t bytes) {
   return std::min(rows, made < 8 ? made : (made + 15) / 16 * 16);
 }
 
-// The factors e^{−2πi a b / N} of the elements (a, b) of a box, in the order of its memory.
-template <class T>
-std::vector<std::complex<T>> factors_of(const box& part, std::int64_t n) {
-  std::vector<std::complex<T>> made;
-  made.reserve(static_cast<std::size_t>(part.size()));
-  for (std::int64_t b = part.first[1]; b < part.first[1] + part.count[1]; ++b)
-    for (std::int64_t a = 0; a < part.count[0]; ++a) made.push_back(std::complex<T>(root_of_unity<wide<T>>(a * b, n)));
-  return made;
-}
-
-// y = x w, or x conj(w). One function for the product and its check, so that both round alike.
-template <class T>
-[[gnu::noinline]] void multiply_by(const std::complex<T>* x, const std::complex<T>* w, bool conjugate, std::size_t count,
-                                   std::complex<T>* y) {
-  for (std::size_t e = 0; e < count; ++e) y[e] = multiply(x[e], conjugate ? std::conj(w[e]) : w[e]);
-}
-
 }  // namespace
 
 inline namespace abi_1 {
@@ -88,7 +67,9 @@ void group_plan<T>::implementation::choose_grid() {
   }
 }
 
-// The steps of a forward transform, and the boxes.
+// The steps of a forward transform, and the boxes. On devices an exchange stores each element at its place in the next order, so that lines
+// are contiguous. On ranks an exchange copies what is contiguous on both sides: the order stays that of the data, lines are read along any
+// axis, and the last ones are stored in the order of the spectrum.
 template <class T>
 void group_plan<T>::implementation::divide() {
   lengths all = {1, 1, 1};
@@ -97,37 +78,49 @@ void group_plan<T>::implementation::divide() {
   lengths half = all;
   const std::size_t halved = one_dimension ? 0 : shape.size() - 1;
   if (how.real) half[halved] = half[halved] / 2 + 1;
+  const bool is_natural = how.order == result_order::natural;
+  const std::array<int, 3> row_major = {0, 1, 2}, columns_first = {1, 0, 2}, turned = {1, 2, 0};
+  const auto step = [&](division_of_array divided, std::vector<int> axes, const std::array<int, 3>& to) {
+    division_of_array stored = divided;
+    if (on_ranks) stored.order = to;
+    steps.push_back({std::move(divided), std::move(axes), std::move(stored)});
+  };
   if (one_dimension) {
-    const auto rows = [&](const lengths& of) { return division_of_array{.shape = of, .order = {0, 1, 2}, .rows_axis = 0, .rows = parts}; };
-    const auto columns = [&](const lengths& of) {
-      return division_of_array{.shape = of, .order = {1, 0, 2}, .rows_axis = 1, .rows = parts};
+    const auto divided = [&](const lengths& of, int axis, const std::array<int, 3>& order) {
+      return division_of_array{.shape = of, .order = order, .rows_axis = axis, .rows = parts};
     };
-    steps = {{columns(half), {0}}, {rows(half), {1}}};
-    if (how.order == result_order::natural) natural = columns(half);
-    of_data = rows(all);
-    of_real = columns(all);
+    const std::array<int, 3>& lines = on_ranks && !how.real ? row_major : columns_first;
+    step(divided(half, 1, lines), {0}, row_major);
+    step(divided(half, 0, row_major), {1}, is_natural ? columns_first : row_major);
+    if (is_natural) natural = divided(half, 1, columns_first);
+    of_data = divided(all, 0, row_major);
+    of_real = divided(all, 1, columns_first);
     data = of_data.of(place);
-    spectrum = natural ? natural->of(place) : steps[1].divided.of(place);
+    spectrum = natural ? natural->of(place) : steps[1].stored.of(place);
     return;
   }
-  const auto divided = [&](std::array<int, 3> order, int rows_axis, int columns_axis, std::int64_t grid_rows, std::int64_t grid_columns) {
-    return division_of_array{half, order, rows_axis, columns_axis, grid_rows, grid_columns};
+  const auto divided = [&](const std::array<int, 3>& order, int rows_axis, int columns_axis, std::int64_t grid_rows,
+                           std::int64_t grid_columns) {
+    return division_of_array{half, on_ranks ? row_major : order, rows_axis, columns_axis, grid_rows, grid_columns};
   };
-  const std::array<int, 3> row_major = {0, 1, 2}, turned = {1, 2, 0};
   if (shape.size() == 2) {
-    steps = {{divided(row_major, 0, -1, parts, 1), {1}}, {divided({1, 0, 2}, 1, -1, parts, 1), {0}}};
+    step(divided(row_major, 0, -1, parts, 1), {1}, row_major);
+    step(divided(columns_first, 1, -1, parts, 1), {0}, is_natural ? row_major : columns_first);
   } else if (how.division == division::slabs) {
-    steps = {{divided(row_major, 0, -1, parts, 1), {1, 2}}, {divided(turned, 1, -1, parts, 1), {0}}};
+    step(divided(row_major, 0, -1, parts, 1), {1, 2}, row_major);
+    step(divided(turned, 1, -1, parts, 1), {0}, is_natural ? row_major : turned);
   } else {
     const std::int64_t r = how.grid[0], c = how.grid[1];
-    steps = {{divided(row_major, 0, 1, r, c), {2}}, {divided({0, 2, 1}, 0, 2, r, c), {1}}, {divided(turned, 1, 2, r, c), {0}}};
+    step(divided(row_major, 0, 1, r, c), {2}, row_major);
+    step(divided({0, 2, 1}, 0, 2, r, c), {1}, row_major);
+    step(divided(turned, 1, 2, r, c), {0}, is_natural ? row_major : turned);
   }
-  if (how.order == result_order::natural) natural = steps[0].divided;
+  if (is_natural) natural = steps[0].divided;
   of_data = steps[0].divided;
   of_data.shape = all;
   of_real = of_data;
   data = of_data.of(place);
-  spectrum = natural ? natural->of(place) : steps.back().divided.of(place);
+  spectrum = natural ? natural->of(place) : steps.back().stored.of(place);
 }
 
 template <class T>
@@ -160,10 +153,6 @@ void group_plan<T>::implementation::plan_lines(std::int64_t piece_bytes) {
     plan(each.piece, each.of_piece);
     if (each.rows % each.piece != 0) plan(each.rows % each.piece, each.of_rest);
   }
-  if (!one_dimension || streams != nullptr) return;  // devices have tables of their own
-  const box part = steps[0].divided.of(place);
-  factors = factors_of<T>(part, shape[0] * shape[1]);
-  twin = factors_of<T>(part, shape[0] * shape[1]);
 }
 
 template <class T>
@@ -184,23 +173,6 @@ pending_report group_plan<T>::implementation::enqueue_lines(const group_step& wh
   return forward ? by.lines->enqueue_forward(from, to, now) : by.lines->enqueue_inverse(from, to, now);
 }
 
-// Transforms the lines of a step; of the first one of real data real numbers into complex ones, or back.
-template <class T>
-report group_plan<T>::implementation::run_lines(const group_step& which, bool forward, const void* in, void* out) const {
-  const box part = which.divided.of(place);
-  const call silent = {.throw_on_uncorrectable = false};
-  const auto complex_size = static_cast<std::size_t>(part.size());
-  const auto real_size = static_cast<std::size_t>(of_real.of(place).size());
-  const auto& [lines, spectra] = which.all;
-  if (spectra && forward)
-    return lines->forward(std::span(static_cast<const T*>(in), real_size), std::span(static_cast<std::complex<T>*>(out), complex_size),
-                          silent);
-  const std::span from(static_cast<const std::complex<T>*>(in), complex_size);
-  if (spectra) return spectra->inverse(from, std::span(static_cast<T*>(out), real_size), silent);
-  const std::span to(static_cast<std::complex<T>*>(out), complex_size);
-  return forward ? lines->forward(from, to, silent) : lines->inverse(from, to, silent);
-}
-
 // A hash of the arguments that all ranks must have alike.
 template <class T>
 std::uint64_t group_plan<T>::implementation::digest(bool forward) const {
@@ -210,155 +182,10 @@ std::uint64_t group_plan<T>::implementation::digest(bool forward) const {
        {one_dimension ? 1 : 0, forward ? 1 : 0, how.real ? 1 : 0, static_cast<int>(how.division), static_cast<int>(how.order),
         static_cast<int>(how.norm), how.grid[0], how.grid[1], static_cast<int>(sizeof(T)), static_cast<int>(where.protection)})
     made.add(static_cast<std::int64_t>(each));
+  for (const rank_lines& each : ways[forward ? 0 : 1].steps)
+    if (each.turn) made.add(each.turn->length);
   return made.bits();
 }
-
-}  // namespace abi_1
-
-namespace {
-
-// A call on one rank: the data between two steps, and what moves them on.
-template <class T>
-class call_of_plan {
- public:
-  using implementation = typename group_plan<T>::implementation;
-  call_of_plan(const implementation& of, bool forward, const void* in, wire::exchange& over, run::recorder& seen, protection wanted,
-               inject::active_injector& injector)
-      : of_(of), forward_(forward), from_(in), over_(over), seen_(seen), wanted_(wanted), injector_(injector) {}
-
-  // Runs the steps of the forward transform, or of the inverse: the same the other way round.
-  void run() {
-    const std::vector<group_step>& steps = of_.steps;
-    if (forward_) {
-      if (of_.one_dimension && of_.how.real)
-        turn(of_.of_data, of_.of_real, real_, other_real_);
-      else if (of_.one_dimension)
-        turn(of_.of_data, steps[0].divided, here_, there_);
-      for (std::size_t s = 0; s < steps.size(); ++s) {
-        if (s > 0) turn(steps[s - 1].divided, steps[s].divided, here_, there_);
-        along(steps[s]);
-        if (of_.one_dimension && s == 0) multiply_factors();
-      }
-      if (of_.natural) turn(steps.back().divided, *of_.natural, here_, there_);
-      return;
-    }
-    if (of_.natural) turn(*of_.natural, steps.back().divided, here_, there_);
-    for (std::size_t s = steps.size(); s-- > 0;) {
-      if (of_.one_dimension && s == 0) multiply_factors();
-      along(steps[s]);
-      if (s > 0) turn(steps[s].divided, steps[s - 1].divided, here_, there_);
-    }
-    if (of_.one_dimension && of_.how.real)
-      turn(of_.of_real, of_.of_data, real_, other_real_);
-    else if (of_.one_dimension)
-      turn(steps[0].divided, of_.of_data, here_, there_);
-  }
-
-  // The data after the last step.
-  const void* result() const { return from_; }
-  // The report of the lines.
-  const report& lines() const { return lines_; }
-
- private:
-  // The next step reads the data in there_.
-  void move_on() {
-    here_.swap(there_);
-    from_ = here_.data();
-  }
-
-  // Exchanges the data into another division; they are in `here` then.
-  template <class Element>
-  void turn(const division_of_array& was, const division_of_array& becomes, std::vector<Element>& here, std::vector<Element>& there) {
-    there.resize(static_cast<std::size_t>(becomes.of(of_.place).size()));
-    exchange_of_boxes<Element>(was, becomes, over_).run(static_cast<const Element*>(from_), there.data(), seen_, wanted_, injector_);
-    here.swap(there);
-    from_ = here.data();
-  }
-
-  void along(const group_step& which) {
-    const bool to_real = which.all.spectra && !forward_;
-    if (to_real) {
-      real_.resize(static_cast<std::size_t>(of_.of_real.of(of_.place).size()));
-    } else {
-      there_.resize(static_cast<std::size_t>(which.divided.of(of_.place).size()));
-    }
-    if (which.all.lines) {
-      const report part = of_.run_lines(which, forward_, from_, to_real ? static_cast<void*>(real_.data()) : there_.data());
-      lines_.backend = part.backend;
-      lines_.scheme = part.scheme;
-      lines_.merge(part);
-    }
-    if (to_real) {
-      from_ = real_.data();
-    } else {
-      move_on();
-    }
-  }
-
-  void multiply_factors();
-
-  const implementation& of_;
-  bool forward_;
-  const void* from_;
-  wire::exchange& over_;
-  run::recorder& seen_;
-  protection wanted_;
-  inject::active_injector& injector_;
-  std::vector<std::complex<T>> here_, there_;
-  std::vector<T> real_, other_real_;
-  report lines_;
-};
-
-// Multiplies by the factors between the two steps of one dimension. The product is made again with the other table and must have the same
-// bits. A repetition makes both tables anew: one of them may be damaged.
-template <class T>
-void call_of_plan<T>::multiply_factors() {
-  const std::vector<std::complex<T>>& x = here_;
-  constexpr std::size_t chunk = 512;
-  std::vector<std::complex<T>> first, second;
-  there_.resize(x.size());
-  std::vector<std::complex<T>>& y = there_;
-  const bool conjugate = !forward_;
-  const auto once = [&](int number) {
-    if (number > 0) {
-      const box part = of_.steps[0].divided.of(of_.place);
-      first = factors_of<T>(part, of_.shape[0] * of_.shape[1]);
-      second = factors_of<T>(part, of_.shape[0] * of_.shape[1]);
-    }
-    const std::vector<std::complex<T>>& w = number > 0 ? first : of_.factors;
-    const std::vector<std::complex<T>>& again = number > 0 ? second : of_.twin;
-    multiply_by(x.data(), w.data(), conjugate, x.size(), y.data());
-    if constexpr (inject::active_injector::enabled)
-      (void)injector_.strike(site::product, {}, reinterpret_cast<T*>(y.data()), 2 * static_cast<std::int64_t>(y.size()));
-    abft::finding found;
-    found.residual = std::numeric_limits<double>::quiet_NaN();
-    if (wanted_ == protection::off) return found;
-    std::complex<T> expected[chunk];
-    for (std::size_t begin = 0; begin < x.size(); begin += chunk) {
-      const std::size_t count = std::min(chunk, x.size() - begin);
-      multiply_by(x.data() + begin, again.data() + begin, conjugate, count, expected);
-      for (std::size_t e = 0; e < count; ++e) {
-        const std::complex<T> a = y[begin + e], b = expected[e];
-        if (abft::hashed_word(a.real()) == abft::hashed_word(b.real()) && abft::hashed_word(a.imag()) == abft::hashed_word(b.imag()))
-          continue;
-        found.word = abft::k_fail;
-        found.index = static_cast<std::int64_t>(begin + e);
-      }
-    }
-    seen_.checked(x.size());
-    return found;
-  };
-  if (wanted_ == protection::off) {
-    (void)once(0);
-  } else {
-    (void)run::attempt(seen_, wanted_, "group.twiddle", 0, once);
-  }
-  move_on();
-}
-
-}  // namespace
-
-inline namespace abi_1 {
 
 // The plan of one device.
 template <class T>
@@ -389,43 +216,6 @@ void group_plan<T>::implementation::check_operands(bool forward, std::span<const
         fmt::format("{}: expected {} numbers in and {} out, got {} and {}", token, in_size, out_size, in.size(), out.size()));
 }
 
-// A call of one rank. `given` has the faults of the call.
-template <class T>
-template <class In, class Out>
-report group_plan<T>::implementation::transform_own(bool forward, std::span<const In> in, std::span<Out> out, const run::settings& given,
-                                                    wire::exchange& over) const {
-  inject::plan mine, of_lines;
-  split_faults(given.faults, mine, of_lines);
-  const inject::scope inner(given.faults == nullptr ? nullptr : &of_lines);
-  inject::active_injector injector(given.faults == nullptr ? nullptr : &mine, site::group_table());
-  run::recorder seen(token, ballast::backend::automatic, "", given, injector);
-  try {
-    return wire::in_group(over, seen, token, [&] {
-      if (over.size() != ranks)
-        throw invalid_argument_error(fmt::format("{}: group: expected the {} ranks that made the plan, got {}", token, ranks, over.size()));
-      check_operands(forward, in, out);
-      over.expect_alike(digest(forward));
-      over.check_alike();
-      call_of_plan<T> running(*this, forward, in.data(), over, seen, given.protection, injector);
-      running.run();
-      report all = seen.collect();
-      all.merge(running.lines());
-      all.backend = running.lines().backend;
-      all.scheme = running.lines().scheme;
-      report joined = wire::joined(over, all);
-      // All ranks know the verdict now.
-      if (joined.verdict == verdict::uncorrectable || out.empty()) return joined;
-      if (given.protection == protection::off)
-        std::memcpy(out.data(), running.result(), out.size_bytes());
-      else if (!copies_alike(out.data(), running.result(), out.size_bytes()))
-        throw error(fmt::format("{}: expected the result's bits after it was copied to the caller, got others three times", token));
-      return joined;
-    });
-  } catch (const wire::ranks_lost&) {
-    over.regroup();
-    throw rank_lost_error(wire::lost_message(over, token), over.lost());
-  }
-}
 template <class T>
 template <class In, class Out>
 report group_plan<T>::implementation::transform(bool forward, std::span<const In> in, std::span<Out> out, const call& now) const {
@@ -453,6 +243,7 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
   }
   made->how = how;
   made->where = where;
+  made->on_ranks = !wire::on_devices(where) && where.group.internal()->link == nullptr;
   if (wire::on_devices(where)) {
     wire::check_execution_on_devices(where, made->token);
     const std::size_t count = where.group.internal()->devices.size();
@@ -490,7 +281,10 @@ group_plan<T>::group_plan(const std::vector<std::int64_t>& shape, const executio
     }
   }
   made->divide();
-  if (made->devices.empty()) made->plan_lines(0);
+  if (made->on_ranks)
+    made->plan_ways(where.group.internal()->block_bytes);
+  else if (made->devices.empty())
+    made->plan_lines(0);
   implementation_ = std::move(made);
 }
 
@@ -555,11 +349,9 @@ report group_plan<T>::inverse_divided(std::span<const std::span<const std::compl
 
 template class group_plan<float>;
 template class group_plan<double>;
-#define BALLAST_CALLS(T, In, Out)                                                                                               \
-  template void group_plan<T>::implementation::check_kind<In, Out>() const;                                                     \
-  template void group_plan<T>::implementation::check_operands(bool, std::span<const In>, std::span<Out>) const;                 \
-  template report group_plan<T>::implementation::transform_own(bool, std::span<const In>, std::span<Out>, const run::settings&, \
-                                                               wire::exchange&) const;
+#define BALLAST_CALLS(T, In, Out)                                           \
+  template void group_plan<T>::implementation::check_kind<In, Out>() const; \
+  template void group_plan<T>::implementation::check_operands(bool, std::span<const In>, std::span<Out>) const;
 BALLAST_CALLS(float, std::complex<float>, std::complex<float>)
 BALLAST_CALLS(float, float, std::complex<float>)
 BALLAST_CALLS(float, std::complex<float>, float)

@@ -1,5 +1,5 @@
 // The steps of a transform on a group, and the parts of its ranks.
-// Layer: algorithm. group_plan.cpp runs the steps on ranks and in host memory, group_devices.cpp in the memory of devices.
+// Layer: algorithm. group_ranks.cpp runs the steps on ranks and in host memory, group_devices.cpp in the memory of devices.
 #pragma once
 
 #include <complex>
@@ -15,7 +15,10 @@
 #include <ballast/fft_group.hpp>
 #include <ballast/pending_report.hpp>
 
+#include "core/aligned_buffer.hpp"
+#include "core/idle_pool.hpp"
 #include "fft/api/boxes.hpp"
+#include "fft/api/rank_exchange.hpp"
 #include "fft/sites.hpp"
 #include "group/device_threads.hpp"
 #include "group/exchange.hpp"
@@ -30,14 +33,41 @@ struct line_plans {
   std::optional<fft::plan> spectra;  // real data: the plan of the way back
 };
 
-// One step of a transform on a rank: the lines along the last axes of its box, with the other axes as a batch.
+// One step of a forward transform on a rank: the lines along some axes of its box, with the other axes as a batch. `divided` has the order
+// in which they are read, `stored` the same division in the order in which their results are stored; of devices both are the same, and the
+// axes are the last ones.
 struct group_step {
   division_of_array divided;
   std::vector<int> axes;  // those that are transformed, in their order in memory
-  line_plans all = {};    // none if the rank has nothing
-  // Devices: how many elements of the slowest axis the rank has, and the pieces in which they are transformed before an exchange.
+  division_of_array stored = {};
+  // Devices: the plans, none if the device has nothing; how many elements of the slowest axis it has, and the pieces in which they are
+  // transformed before an exchange.
+  line_plans all = {};
   std::int64_t rows = 0, piece = 0;
   line_plans of_piece = {}, of_rest = {};  // the latter for the last piece, if it is shorter
+};
+
+// Ranks: the lines of a step in one direction, and the exchange after it. They are transformed by the pieces that travel; if there is no
+// exchange, all at once.
+struct rank_lines {
+  box from, to;          // the part of this rank, in the order in which it is read, and stored; real data: their real box
+  std::int64_t pad = 0;  // that `from` has in its memory
+  int cut = 0;           // the axis along which the part is cut into pieces
+  std::int64_t piece = 0;
+  std::optional<fft::plan> of_piece, of_rest;  // plans of so many elements along it, and of the last piece if it has fewer
+  std::optional<turn_of_array> turn;
+  std::int64_t piece_elements = 0;  // the number of results of a piece
+};
+
+// A direction of a transform on ranks: its steps, and the exchange before them.
+struct rank_way {
+  std::optional<turn_of_array> first;
+  std::vector<rank_lines> steps;
+};
+
+// Memory of a call on a rank. The data before and after an exchange; a piece of lines, and of products with factors.
+struct rank_memory {
+  core::aligned_buffer<std::byte> arrays[2], pieces[2];
 };
 
 struct device_room;
@@ -77,20 +107,26 @@ struct group_plan<T>::implementation {
   box data, spectrum;
   std::shared_ptr<const device_streams> streams;  // a device's; the plans of the steps use them
   std::vector<group_step> steps;                  // the steps of the forward transform
-  std::optional<division_of_array> natural;       // the division after the last exchange
-  division_of_array of_data, of_real;             // the data's; real data: that which the first step reads
-  std::vector<std::complex<T>> factors, twin;     // one dimension: the factors after the first step, twice
+  bool on_ranks = true;                           // in host memory
+  rank_way ways[2];                               // ranks: forward and inverse
+  std::shared_ptr<core::idle_pool<rank_memory>> memory = std::make_shared<core::idle_pool<rank_memory>>();
+  std::optional<division_of_array> natural;    // the division after the last exchange
+  division_of_array of_data, of_real;          // the data's; real data: that which the first step reads
+  std::vector<std::complex<T>> factors, twin;  // one dimension: the factors after the first step, twice
   // The part of each device of a group of devices. The boxes of this object are those of one rank: the whole array.
   std::vector<implementation> devices;
 
   void choose_grid();
   void divide();
-  // `piece_bytes`: about so many bytes of a device's data are transformed before they travel; 0: all.
+  // Devices: about so many bytes of the data are transformed before they travel; 0: all.
   void plan_lines(std::int64_t piece_bytes);
+  // Ranks: about so many bytes are transformed for each rank before they travel.
+  void plan_ways(std::int64_t block_bytes);
+  rank_lines lines_of(std::size_t step, bool forward, bool turned, std::int64_t block_bytes) const;
+  fft::plan plan_of(const rank_lines& which, const group_step& step, std::int64_t count, bool real, bool forward) const;
   // Devices: makes the streams of the current one.
   void make_streams();
-  report run_lines(const group_step& which, bool forward, const void* in, void* out) const;
-  // The same without waiting, of some of the elements of the slowest axis, by the plans that have so many.
+  // Transforms lines of a step without waiting, those of some of the elements of the slowest axis, by the plans that have so many.
   pending_report enqueue_lines(const group_step& which, const line_plans& by, std::int64_t first, std::int64_t count, bool forward,
                                const void* in, void* out, void* stream) const;
   std::uint64_t digest(bool forward) const;
