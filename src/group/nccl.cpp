@@ -118,6 +118,7 @@ void communicator::add(const void* from, void* to, std::size_t words, cuda::stre
 }
 
 bool communicator::enqueued() {
+  if (aborted()) throw device_error("NCCL: expected a communicator, got one that has been aborted");
   status state = k_success;
   check(functions_.async_error(made_, &state), "ncclCommGetAsyncError");
   check(state, "NCCL");
