@@ -491,12 +491,7 @@ template void group_plan<double>::implementation::make_streams();
                                                                    std::span<const std::span<Out>>, const call&) const;              \
   template report group_plan<T>::implementation::transform_on_devices(bool, std::span<const In>, std::span<Out>, const call&) const; \
   template report group_plan<T>::implementation::transform_on_own_device(bool, std::span<const In>, std::span<Out>, const call&) const;
-BALLAST_CALLS(float, std::complex<float>, std::complex<float>)
-BALLAST_CALLS(float, float, std::complex<float>)
-BALLAST_CALLS(float, std::complex<float>, float)
-BALLAST_CALLS(double, std::complex<double>, std::complex<double>)
-BALLAST_CALLS(double, double, std::complex<double>)
-BALLAST_CALLS(double, std::complex<double>, double)
+BALLAST_EACH_PAIR_OF_OPERANDS(BALLAST_CALLS)
 #undef BALLAST_CALLS
 
 }  // namespace abi_1

@@ -352,12 +352,7 @@ template class group_plan<double>;
 #define BALLAST_CALLS(T, In, Out)                                           \
   template void group_plan<T>::implementation::check_kind<In, Out>() const; \
   template void group_plan<T>::implementation::check_operands(bool, std::span<const In>, std::span<Out>) const;
-BALLAST_CALLS(float, std::complex<float>, std::complex<float>)
-BALLAST_CALLS(float, float, std::complex<float>)
-BALLAST_CALLS(float, std::complex<float>, float)
-BALLAST_CALLS(double, std::complex<double>, std::complex<double>)
-BALLAST_CALLS(double, double, std::complex<double>)
-BALLAST_CALLS(double, std::complex<double>, double)
+BALLAST_EACH_PAIR_OF_OPERANDS(BALLAST_CALLS)
 #undef BALLAST_CALLS
 
 }  // namespace abi_1

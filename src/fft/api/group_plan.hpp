@@ -25,6 +25,15 @@
 #include "inject/plan.hpp"
 #include "run/settings.hpp"
 
+// Expands CALLS(T, In, Out) for the types of operands that a transform has in either direction.
+#define BALLAST_EACH_PAIR_OF_OPERANDS(CALLS)                \
+  CALLS(float, std::complex<float>, std::complex<float>)    \
+  CALLS(float, float, std::complex<float>)                  \
+  CALLS(float, std::complex<float>, float)                  \
+  CALLS(double, std::complex<double>, std::complex<double>) \
+  CALLS(double, double, std::complex<double>)               \
+  CALLS(double, std::complex<double>, double)
+
 namespace ballast::fft {
 
 // The plans of some lines.

@@ -424,12 +424,7 @@ template void group_plan<double>::implementation::plan_ways(std::int64_t);
 #define BALLAST_CALLS(T, In, Out)                                                                                               \
   template report group_plan<T>::implementation::transform_own(bool, std::span<const In>, std::span<Out>, const run::settings&, \
                                                                wire::exchange&) const;
-BALLAST_CALLS(float, std::complex<float>, std::complex<float>)
-BALLAST_CALLS(float, float, std::complex<float>)
-BALLAST_CALLS(float, std::complex<float>, float)
-BALLAST_CALLS(double, std::complex<double>, std::complex<double>)
-BALLAST_CALLS(double, double, std::complex<double>)
-BALLAST_CALLS(double, std::complex<double>, double)
+BALLAST_EACH_PAIR_OF_OPERANDS(BALLAST_CALLS)
 #undef BALLAST_CALLS
 
 }  // namespace abi_1

@@ -57,35 +57,37 @@ batch_model<T> fit_once(const batch_data<T>& from, std::int64_t clusters, const 
   });
 }
 
-template <class T>
-prediction predict_once(const data<T>& from, const execution& where, const call& now) {
+// Returns work(plan, size), with a plan for the given centroids and operands that have been validated.
+template <class T, class Work>
+auto with_centroids(const data<T>& from, const execution& where, Work&& work) {
   return prepare_call(where.group, [&] {
     return run::in_call(nullptr, where.device, "kmeans", [&] {
       const problem size = problem_of(from, from.centroids.rows);
       const plan<T> plan(size, {}, where);
       const std::string token = to_token(size);
       check_points_and_centroids(token, size, from);
-      prediction made;
-      made.labels.resize(at(size.points));
-      made.report = plan.predict(from, {made.labels, &made.inertia}, now);
-      return made;
+      return work(plan, size);
     });
   });
 }
 
 template <class T>
+prediction predict_once(const data<T>& from, const execution& where, const call& now) {
+  return with_centroids(from, where, [&](const plan<T>& plan, const problem& size) {
+    prediction made;
+    made.labels.resize(at(size.points));
+    made.report = plan.predict(from, {made.labels, &made.inertia}, now);
+    return made;
+  });
+}
+
+template <class T>
 distances<T> transform_once(const data<T>& from, const execution& where, const call& now) {
-  return prepare_call(where.group, [&] {
-    return run::in_call(nullptr, where.device, "kmeans", [&] {
-      const problem size = problem_of(from, from.centroids.rows);
-      const plan<T> plan(size, {}, where);
-      const std::string token = to_token(size);
-      check_points_and_centroids(token, size, from);
-      distances<T> made;
-      made.values = matrix<T>(size.points, size.clusters);
-      made.report = plan.transform(from, made.values, now);
-      return made;
-    });
+  return with_centroids(from, where, [&](const plan<T>& plan, const problem& size) {
+    distances<T> made;
+    made.values = matrix<T>(size.points, size.clusters);
+    made.report = plan.transform(from, made.values, now);
+    return made;
   });
 }
 
