@@ -190,6 +190,22 @@ __device__ __forceinline__ void store_keep(T* to, const T& value) {
 #endif
 }
 
+// Stores a zero that is in no register, so that no fault of a register changes it.
+template <class T>
+__device__ __forceinline__ void store_zero(T* to) {
+#if BALLAST_DEVICE_CODE
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("st.global.b32 [%0], 0;" ::"l"(to) : "memory");
+  } else {
+    asm volatile("st.global.b64 [%0], 0;" ::"l"(to) : "memory");
+  }
+#else
+  simt::require_aligned(to, sizeof(T));
+  *to = T(0);
+#endif
+}
+
 // Loads through the read-only cache, for data that is read again (twiddle tables). No thread may write it during the launch.
 template <class T>
 __device__ __forceinline__ T load_table(const T* from) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cuda/block/read_ahead.cuh"
-#include "cuda/block/twice.cuh"
 #include "cuda/block/vector.cuh"
 #include "fft/cuda/kernel/line_real.cuh"
 
@@ -253,12 +252,16 @@ struct line_memory : line_real<P, Injector> {
         }
         if constexpr (P.mirrors()) {
           if (k == 0 && j == 0) {
-            ballast::cuda::store_data<P.shared_target, P.sums()>(to, number{z.re, real(0)});
-            ballast::cuda::store_data<P.shared_target, P.sums()>(to + P.length * element, number{z.im, real(0)});
-            if constexpr (P.sums()) {  // the zeros are in no sum
-              for (const std::int64_t at : {std::int64_t{0}, P.length * element})
-                ballast::cuda::confirm_stored(&to[at].im, [] { return arch::opaque(real(0)); });
-            }
+            const auto store_real = [&](number* at, real value) {
+              if constexpr (P.sums()) {  // the zero is in no sum
+                ballast::cuda::store_data<P.shared_target, true>(&at->re, value);
+                arch::store_zero(&at->im);
+              } else {
+                ballast::cuda::store_data<P.shared_target, false>(at, number{value, real(0)});
+              }
+            };
+            store_real(to, z.re);
+            store_real(to + P.length * element, z.im);
             return;
           }
         }
