@@ -3,7 +3,7 @@
 
 usage: kinds_rivals.py [--seconds S] [--device cuda] TOKEN…
 
-As gpu-check times Ballast: operands on the device (of convolutions and of LAPACK on the host), by the host's clock until the results lie
+As gpu-check times Ballast: operands on the device (of LAPACK on the host, of convolutions on both), by the host's clock until the results lie
 there, median of several calls after one that does not count. Prints a row of JSON for each problem.
 
 fft_KIND: the route by hand to a transform of reals, over torch.fft: reordering, a transform of reals or, for kinds IV, a complex one of
@@ -156,28 +156,48 @@ def time_reals(token, torch, device, clock):
     clock.time(token, "transform", "PyTorch, by hand", lambda: reals.transform(kinds, x), 5)
 
 
+def smooth(least):
+    """The next even length without primes above 7."""
+    for n in range(least + least % 2, 2 * least + 2, 2):
+        rest = n
+        for p in (2, 3, 5, 7):
+            while rest % p == 0:
+                rest //= p
+        if rest == 1:
+            return n
+
+
 def time_convolution(token, torch, device, clock):
     found = re.fullmatch(r"(convolve|correlate)_(real|complex)_(f32|f64)_n([0-9x]+)_m([0-9x]+)_(full|same|valid)", token)
     first, second = ([int(n) for n in found[group].split("x")] for group in (4, 5))
     kind = numbers(torch, {"f32": "c64", "f64": "c128"}[found[3]] if found[2] == "complex" else found[3])
     x, h = torch.randn(first, dtype=kind), torch.randn(second, dtype=kind)
     size = [n + m - 1 for n, m in zip(first, second)]
-    padded = [2 ** math.ceil(math.log2(n)) for n in size]
     axes = list(range(len(size)))
     begin = {"full": lambda n, m: 0, "same": lambda n, m: (m - 1) // 2, "valid": lambda n, m: min(n, m) - 1}[found[6]]
     length = {"full": lambda n, m: n + m - 1, "same": lambda n, m: n, "valid": lambda n, m: abs(n - m) + 1}[found[6]]
     part = tuple(slice(begin(n, m), begin(n, m) + length(n, m)) for n, m in zip(first, second))
     ahead, back = (torch.fft.fftn, torch.fft.ifftn) if found[2] == "complex" else (torch.fft.rfftn, torch.fft.irfftn)
 
-    def convolve(x, h):
+    def convolve(x, h, padded):
         h = h.conj().flip(axes) if found[1] == "correlate" else h
         return back(ahead(x, s=padded, dim=axes) * ahead(h, s=padded, dim=axes), s=padded, dim=axes)[part]
 
-    clock.time(token, "operands on the host", "PyTorch", lambda: convolve(x.to(device), h.to(device)).cpu())
-    x, h = x.to(device), h.to(device)
-    # Ballast takes operands of the device in one dimension.
-    call = "operands on the device" if len(first) == 1 else "operands on the host"
-    clock.time(token, call, "PyTorch, operands on the device", lambda: convolve(x, h).contiguous())
+    def seconds(padded):
+        convolve(*there, padded)
+        clock.synchronize()
+        begin = time.perf_counter()
+        for _ in range(3):
+            convolve(*there, padded)
+        clock.synchronize()
+        return time.perf_counter() - begin
+
+    # Powers of two, or the next lengths without primes above 7, whichever is faster.
+    there = x.to(device), h.to(device)
+    padded = min([2 ** math.ceil(math.log2(n)) for n in size], [smooth(n) for n in size], key=seconds)
+
+    clock.time(token, "operands on the host", "PyTorch", lambda: convolve(x.to(device), h.to(device), padded).cpu())
+    clock.time(token, "operands on the device", "PyTorch, operands on the device", lambda: convolve(*there, padded).contiguous())
 
 
 def time_kmeans(token, torch, flash, device, clock):

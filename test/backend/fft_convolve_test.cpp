@@ -38,7 +38,7 @@ void check(const convolution_problem& what, backend where, bool blocks = false) 
   SCOPED_TRACE(std::string(to_string(where)) + ' ' + to_token(given.what));
   const convolution made(given.what, {.backend = where, .threads = 2});
   std::vector<Element> out(given.wanted.size()), bare(out.size());
-  ASSERT_EQ(count_of(made.output_shape()), std::ssize(out));
+  ASSERT_EQ(test::points_of(made.output_shape()), std::ssize(out));
   const report seen = made.run(given.x, given.h, out, test::quiet_call());
   EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
   EXPECT_EQ(seen.detected, 0U) << to_json(seen);

@@ -19,18 +19,13 @@
 #include "inject/active.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "support/convolution_sum.hpp"
 #include "support/fft_data.hpp"
 #include "support/fft_tolerances.hpp"
 
 namespace ballast::fft {
 
 using core::at;
-
-inline std::int64_t count_of(const std::vector<std::int64_t>& shape) {
-  std::int64_t made = 1;
-  for (const std::int64_t n : shape) made *= n;
-  return made;
-}
 
 // Element is float, double or complex numbers of them.
 template <class Element>
@@ -49,58 +44,30 @@ struct convolved {
     what.precision = sizeof(T) == 4 ? precision::f32 : precision::f64;
     x = data(what.first, 3);
     h = data(what.second, 4);
-    by_definition();
-    double squares[3] = {};
-    for (const Element z : x) squares[0] += std::norm(z);
-    for (const Element z : h) squares[1] += std::norm(z);
-    for (const auto& z : wanted) squares[2] += static_cast<double>(std::norm(z));
-    size = std::sqrt(squares[0] * squares[1]) + std::sqrt(squares[2]);
+    const std::vector<T> first = words(x), second = words(h);
+    const test::convolution_sum<W, T> sum(what, first, second);
+    double square = 0;
+    for (std::int64_t k = 0; k < sum.results(); ++k) {
+      wanted.push_back(sum(k));
+      square += static_cast<double>(std::norm(wanted.back()));
+    }
+    size = sum.norms() + std::sqrt(square);
   }
 
+  static std::vector<T> words(const std::vector<Element>& of) {
+    const auto* const begin = reinterpret_cast<const T*>(of.data());
+    return {begin, begin + of.size() * (complex ? 2 : 1)};
+  }
   static std::vector<Element> data(const std::vector<std::int64_t>& shape, std::uint64_t seed) {
-    const std::vector<T> words = test::noise<T>(count_of(shape) * (complex ? 2 : 1), seed);
+    const std::vector<T> words = test::noise<T>(test::points_of(shape) * (complex ? 2 : 1), seed);
     std::vector<Element> made;
-    for (std::int64_t i = 0; i < count_of(shape); ++i) {
+    for (std::int64_t i = 0; i < test::points_of(shape); ++i) {
       if constexpr (complex)
         made.emplace_back(words[at(2 * i)], words[at(2 * i + 1)]);
       else
         made.push_back(words[at(i)]);
     }
     return made;
-  }
-
-  void by_definition() {
-    const std::size_t rank = what.first.size();
-    std::vector<std::int64_t> first(rank), lengths(rank);
-    for (std::size_t i = 0; i < rank; ++i) {
-      const std::int64_t n = what.first[i], m = what.second[i];
-      const bool same = what.mode == convolution_mode::same, valid = what.mode == convolution_mode::valid;
-      first[i] = same ? (m - 1) / 2 : valid ? std::min(n, m) - 1 : 0;
-      lengths[i] = same ? n : valid ? std::max(n, m) - std::min(n, m) + 1 : n + m - 1;
-    }
-    // The terms of a sum are those of the smaller operand.
-    const bool swapped = count_of(what.second) > count_of(what.first);
-    const std::vector<std::int64_t>&few = swapped ? what.first : what.second, &many = swapped ? what.second : what.first;
-    const auto element = [&](bool of_second, std::int64_t at_flat) {
-      const std::complex<W> z(of_second ? h[at(what.correlate ? std::ssize(h) - 1 - at_flat : at_flat)] : x[at(at_flat)]);
-      return of_second && what.correlate ? std::conj(z) : z;
-    };
-    for (std::int64_t o = 0; o < count_of(lengths); ++o) {
-      std::complex<W> sum = 0;
-      for (std::int64_t l = 0; l < count_of(few); ++l) {
-        std::int64_t rest_o = o, rest_l = l, place = 0, stride = 1;
-        bool inside = true;
-        for (std::size_t i = rank; i-- > 0; stride *= many[i]) {
-          const std::int64_t j = rest_o % lengths[i] + first[i] - rest_l % few[i];
-          rest_o /= lengths[i];
-          rest_l /= few[i];
-          inside = inside && j >= 0 && j < many[i];
-          place += j * stride;
-        }
-        if (inside) sum += multiply(element(!swapped, l), element(swapped, place));
-      }
-      wanted.push_back(sum);
-    }
   }
 
   double error(const std::vector<Element>& got) const {

@@ -11,6 +11,7 @@
 
 #include <ballast/fft.hpp>
 
+#include "backend/fft_cases.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::fft {
@@ -22,6 +23,9 @@ struct any_case {
   bool in_place = false;
   bool at_smoke = false;
   std::int64_t memory = 0;  // bytes of the device; 0: those of machine::whole
+  machine where = machine::whole;
+
+  fft::options options() const { return {where == machine::fallback ? kernels::fallback_at_first : kernels::own}; }
 };
 
 // Real to real, split numbers, and the transforms of a convolution.

@@ -28,7 +28,7 @@ namespace ballast::fft {
 // Calls body(example) on an emulated device.
 template <class Body>
 void on_emulator(const any_case& which, const Body& body) {
-  const emulator device(machine::whole, 1, which.memory);
+  const emulator device(which.where, 1, which.memory);
   if (which.problem.precision == precision::f32) {
     body(example<float>(which.problem, which.way, 7));
   } else {
@@ -53,17 +53,18 @@ struct operands {
 
 inline void expect_right_on_the_host_and_on_the_device(const any_case& which) {
   on_emulator(which, [&]<class T>(const example<T>& given) {
-    const plan made(which.problem, on_cuda());
+    const plan made(which.problem, on_cuda(), which.options());
     operands<T> host(given, which.in_place);
     const report seen = given.run(made, host.in.data(), host.target());
     EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
     EXPECT_EQ(seen.backend, backend::cuda);
+    EXPECT_EQ(seen.fallback_kernels.empty(), which.where != machine::fallback) << seen.fallback_kernels;
     EXPECT_GT(seen.checks, 0U);
     EXPECT_LE(given.error(host.result()), given.allowed());
     if (!which.in_place) given.expect_gaps_kept(host.out);
 
     operands<T> bare(given, which.in_place);
-    EXPECT_EQ(given.run(plan(which.problem, on_cuda(protection::off)), bare.in.data(), bare.target()).checks, 0U);
+    EXPECT_EQ(given.run(plan(which.problem, on_cuda(protection::off), which.options()), bare.in.data(), bare.target()).checks, 0U);
     EXPECT_LE(given.error(bare.result()), given.allowed());
 
     // On the device twice in the caller's workspace, with other data in it.
@@ -90,7 +91,7 @@ using calls_of_site = std::map<inject::site, int>;
 // A fault of every model at every site that acts on data: repaired, and without protection in the output.
 inline void strike_every_site(const any_case& which, calls_of_site& changed, calls_of_site& found) {
   on_emulator(which, [&]<class T>(const example<T>& given) {
-    const plan guarded(which.problem, on_cuda()), bare(which.problem, on_cuda(protection::off));
+    const plan guarded(which.problem, on_cuda(), which.options()), bare(which.problem, on_cuda(protection::off), which.options());
     operands<T> clean(given, which.in_place), unguarded(given, which.in_place);
     (void)given.run(guarded, clean.in.data(), clean.target());
     (void)given.run(bare, unguarded.in.data(), unguarded.target());

@@ -21,7 +21,7 @@ namespace ballast::fft {
 
 inline void record_kernels(const any_case& each, protection guard, const inject::plan* faults) {
   const inject::scope struck(faults);
-  const plan made(each.problem, {.backend = backend::cuda, .protection = guard});
+  const plan made(each.problem, {.backend = backend::cuda, .protection = guard}, each.options());
   const auto run = [&]<class T>(T) {
     const example<T> given(each.problem, each.way, 1);
     std::vector<T> in = given.in, out = given.fresh();
@@ -33,7 +33,8 @@ inline void record_kernels(const any_case& each, protection guard, const inject:
 
 inline void print_kernels(const any_case& each) {
   const inject::plan faults({inject::request{.site = site::output}});
-  const auto device = std::make_shared<test::recording_device>(with_memory(capabilities_of(machine::whole), each.memory));
+  const auto device = std::make_shared<test::recording_device>(with_memory(capabilities_of(each.where), each.memory));
+  device->only_fallback = each.where == machine::fallback;
   const test::current_device_guard current(device);
   for (const protection guard : {protection::correct, protection::off}) {
     record_kernels(each, guard, nullptr);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <complex>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -27,8 +28,13 @@ void record(const fft::device_convolution_case& each, protection guard, const in
   const inject::scope struck(faults);
   const fft::convolution made(each.problem, {.backend = backend::cuda, .protection = guard});
   const auto run = [&]<class Element>(Element) {
-    const std::vector<Element> x(static_cast<std::size_t>(each.problem.first[0])), h(static_cast<std::size_t>(each.problem.second[0]));
-    std::vector<Element> y(static_cast<std::size_t>(made.output_shape()[0]));
+    const auto zeros = [](const std::vector<std::int64_t>& shape) {
+      std::size_t count = 1;
+      for (const std::int64_t n : shape) count *= static_cast<std::size_t>(n);
+      return std::vector<Element>(count);
+    };
+    const std::vector<Element> x = zeros(each.problem.first), h = zeros(each.problem.second);
+    std::vector<Element> y = zeros(made.output_shape());
     call now;
     now.throw_on_uncorrectable = false;
     (void)made.run(x, h, y, now);

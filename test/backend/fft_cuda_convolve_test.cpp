@@ -78,7 +78,8 @@ TEST(fft_cuda_convolution, agrees_with_the_definition_from_host_and_device_memor
 // A fault at every site, at several visits: repaired, and without protection in the output.
 TEST(fft_cuda_convolution, every_site) {
   const std::vector<device_convolution_case> all = device_convolution_cases();
-  for (const std::size_t number : {0UL, 2UL, 6UL}) {
+  // One axis; two, in groups of blocks; three, in one block and in groups; more axes than kernels are compiled for.
+  for (const std::size_t number : {0UL, 2UL, 6UL, 9UL, 12UL, 16UL, 17UL, 20UL}) {
     const grouped_emulator device(all[number].most_elements);
     with_case(all[number], [&]<class Element>(const convolved<Element>& given) {
       SCOPED_TRACE(to_token(given.what));

@@ -21,6 +21,10 @@ inline const std::vector<any_case>& reals_cases() {
     return any_case{
         name, {.kind = kind::r2r, .precision = type, .shape = {n}, .batch = batch, .norm = scale, .real_kinds = {what}}, way, in_place};
   };
+  const auto fallback = [](any_case of) {
+    of.where = machine::fallback;
+    return of;
+  };
   static const std::vector<any_case> cases = {
       line("r2hc", f32, r2hc, 64, 7),
       line("hc2r", f32, hc2r, 64, 7),
@@ -42,6 +46,9 @@ inline const std::vector<any_case>& reals_cases() {
       line("odd_dst3", f32, dst3, 45, 7),
       line("odd_hc2r_in_double", f64, hc2r, 105, 5),
       line("odd_dht_in_double", f64, dht, 105, 5),
+      // What serves until the kernels of one pass are compiled.
+      fallback(line("dct2_by_fallback_kernels", f32, dct2, 64, 7, forward, norm::ortho)),
+      fallback(line("odd_dst3_in_double_by_fallback_kernels", f64, dst3, 45, 5, inverse)),
       {"short_lines",
        {.kind = kind::r2r, .precision = f32, .shape = {4, 8}, .batch = 5, .norm = norm::ortho, .real_kinds = {dct2, dst4}},
        forward},

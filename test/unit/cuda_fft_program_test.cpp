@@ -225,6 +225,42 @@ TEST_F(cuda_fft_first_call, fallback_kernels_serve_until_the_best_are_compiled) 
   }
 }
 
+// Lines in one pass have no fallback form: until their kernel is compiled, maps and fallback kernels serve.
+TEST_F(cuda_fft_first_call, real_lines_take_steps_until_their_pass_is_compiled) {
+  std::vector<float> data(1000 * 8);
+  const std::span<float> in_place(data);
+  for (const protection guard : {protection::off, protection::correct}) {
+    for (const real_kind what : {real_kind::dct2, real_kind::dct1, real_kind::r2hc}) {
+      ballast::cuda::forget_idle_states();
+      compiler_->why_not = "they are being compiled";
+      compiler_->asked = compiler_->loaded = compiler_->loaded_fallback = 0;
+      const fft::problem lines{.kind = kind::r2r, .shape = {1000}, .batch = 8, .real_kinds = {what}};
+      const plan made = impatient(lines, on_cuda(guard));
+      for (int call = 0; call < 3; ++call) {
+        EXPECT_EQ(made.forward(in_place, in_place).fallback_kernels, "they are being compiled");
+        EXPECT_EQ(compiler_->loaded, 0);
+        EXPECT_EQ(compiler_->asked, call + 1);
+      }
+      EXPECT_GT(compiler_->loaded_fallback, 0);
+      compiler_->capturing = true;
+      EXPECT_EQ(made.forward(in_place, in_place).fallback_kernels, "they are being compiled") << "what is loaded serves a capture";
+      EXPECT_EQ(compiler_->asked, 3) << "nothing is compiled for a capture";
+      compiler_->capturing = false;
+      compiler_->why_not.clear();
+      EXPECT_TRUE(made.forward(in_place, in_place).fallback_kernels.empty());
+      EXPECT_GT(compiler_->loaded, 0);
+      // A plan that waits, and one without a bundle, take the pass at once.
+      compiler_->why_not = "they are being compiled";
+      compiler_->loaded_fallback = 0;
+      EXPECT_TRUE(plan(lines, on_cuda(guard)).forward(in_place, in_place).fallback_kernels.empty());
+      compiler_->fallback = false;
+      EXPECT_TRUE(impatient(lines, on_cuda(guard)).forward(in_place, in_place).fallback_kernels.empty());
+      EXPECT_EQ(compiler_->loaded_fallback, 0);
+      compiler_->fallback = true;
+    }
+  }
+}
+
 TEST_F(cuda_fft_first_call, a_plan_that_waits_loads_its_own_kernels) {
   EXPECT_TRUE(run(plan(of(1000), on_cuda())).fallback_kernels.empty());
   EXPECT_EQ(compiler_->loaded_fallback + compiler_->asked, 0);

@@ -131,6 +131,21 @@ TEST_F(dispatch_before_compilation, a_transform_does_not_wait_for_the_compiler) 
   EXPECT_THROW((void)call(backend::automatic), unsupported_error);
 }
 
+// The kernels that it asks for are those of the call.
+TEST_F(dispatch_before_compilation, a_real_to_real_transform_does_not_wait_for_the_compiler) {
+  const fft::problem problem{
+      .kind = fft::kind::r2r, .shape = {512, 1000}, .batch = 2, .real_kinds = {fft::real_kind::dct2, fft::real_kind::dct4}};
+  std::vector<float> in(512 * 1000 * 2, 1.0F), out(in.size());
+  const auto call = [&](backend which) { return fft::plan(problem, {.backend = which, .threads = 1}).forward(in, out).backend; };
+  EXPECT_EQ(call(backend::automatic), backend::cpu);
+  const auto recorder = std::make_shared<test::recording_device>(on->about());
+  const test::current_device_guard recorded(recorder);
+  (void)call(backend::cuda);
+  ASSERT_EQ(on->started.size(), 2U);
+  ASSERT_EQ(recorder->requests.size(), 2U);
+  for (const kernel_request& each : recorder->requests) EXPECT_THAT(on->started, testing::Contains(each.expression));
+}
+
 TEST_F(dispatch_before_compilation, a_fit_does_not_wait_for_the_compiler) {
   constexpr std::int64_t m = 4000, n = 40, k = 50;
   std::vector<float> points(m * n);

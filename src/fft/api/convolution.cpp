@@ -22,48 +22,12 @@
 #include "fft/api/plan.hpp"
 #include "fft/problem.hpp"
 #include "fft/sites.hpp"
+#include "fft/tables/block_division.hpp"
 #include "inject/injector.hpp"
 #include "run/call_scope.hpp"
 #include "run/dispatch.hpp"
 
 namespace ballast::fft {
-
-namespace {
-
-// The smallest length of at least `least` whose transform is fast, 1 or even.
-std::int64_t fast_length(std::int64_t least) {
-  if (least == 1) return 1;
-  std::int64_t best = std::numeric_limits<std::int64_t>::max();
-  for (const std::int64_t odd : {1, 3, 5, 9, 15}) {
-    std::int64_t n = 2 * odd;
-    while (n < least) n *= 2;
-    best = std::min(best, n);
-  }
-  return best;
-}
-
-// Blocks of a signal of n points for a kernel of m points: the lengths of their transforms, and the points from one to the next.
-struct block_division {
-  std::int64_t length, step, blocks;
-};
-
-// The division of least cost, L log L for each block of L points.
-block_division divide(std::int64_t n, std::int64_t m) {
-  block_division best{fast_length(n + m - 1), n, 1};
-  const auto cost = [](const block_division& of) {
-    const auto points = static_cast<double>(of.length);
-    return static_cast<double>(of.blocks) * points * (std::log2(points) + 2);
-  };
-  for (std::int64_t length = 32; length < fast_length(n + m - 1); length *= 2) {
-    if (length < 2 * m) continue;
-    const std::int64_t step = length - m + 1;
-    const block_division now{length, step, (n + step - 1) / step};
-    if (cost(now) < cost(best)) best = now;
-  }
-  return best;
-}
-
-}  // namespace
 
 inline namespace abi_1 {
 
@@ -126,20 +90,16 @@ std::shared_ptr<convolution::implementation> prepare_convolution(convolution_pro
       made->backend == ballast::backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
   made->scheme = run::choose_scheme(how, known.front(), known, token);
   const bool protect = how.protection != protection::off;
-  if (made->backend == ballast::backend::cuda && rank == 1) {
-    made->on_device = cuda::make_device_convolution({.precision = problem.precision,
-                                                     .complex = problem.complex,
-                                                     .signal_reversed = problem.correlate && made->swapped,
-                                                     .kernel_reversed = problem.correlate && !made->swapped,
-                                                     .signal = made->signal[0],
-                                                     .kernel = made->kernel[0],
-                                                     .length = made->points(),
-                                                     .step = made->step,
-                                                     .blocks = made->blocks,
-                                                     .out_first = made->out_first[0],
-                                                     .out_count = made->out_shape[0],
-                                                     .protect = protect,
-                                                     .scheme = std::string(made->scheme.view())});
+  if (made->backend == ballast::backend::cuda) {
+    cuda::convolution_on_device all{.precision = problem.precision,
+                                    .complex = problem.complex,
+                                    .signal_reversed = problem.correlate && made->swapped,
+                                    .kernel_reversed = problem.correlate && !made->swapped,
+                                    .axes = {},
+                                    .protect = protect,
+                                    .scheme = std::string(made->scheme.view())};
+    for (std::size_t i = 0; i < rank; ++i) all.axes.push_back({made->signal[i], made->kernel[i], made->out_first[i], made->out_shape[i]});
+    made->on_device = cuda::make_device_convolution(all);
     made->problem = std::move(problem);
     made->where = where;
     return made;

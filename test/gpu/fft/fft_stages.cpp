@@ -12,10 +12,13 @@
 namespace ballast::gpu_check {
 namespace {
 
+// Throws invalid_argument_error unless `token` is that of a transform or of a convolution.
+void check_subject(std::string_view token) { convolves(token) ? check_kind_token(token) : (void)fft::parse_token(token); }
+
 void list(const settings& wanted) {
   const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
     for (const std::string& token : tokens) {
-      (void)fft::parse_token(strike::parse_subject(token).token);
+      check_subject(strike::parse_subject(token).token);
       row("problem").add("stage", stage).add("token", token).print();
     }
   };
@@ -36,6 +39,10 @@ void list(const settings& wanted) {
 void record_subject(test::recording_device& on, const std::string& name) {
   settings only;
   const strike::subject_name parsed = strike::parse_subject(name);
+  if (parsed.operation == "convolve") {
+    if (record_convolution(parsed.token) > 0) throw error("a convolution of the stage strike was refused: " + name);
+    return;
+  }
   only.tokens = {parsed.token};
   only.schemes = {parsed.scheme.empty() ? "offline" : parsed.scheme};  // offline: only the default scheme
   if (record_fft(on, only) > 0) throw error("a problem of the stage strike was refused: " + name);
@@ -57,8 +64,10 @@ const algorithm& fft_algorithm() {
       .record = [](test::recording_device& on,
                    const settings& wanted) { return wanted.only_kinds() ? record_fft_kinds(on, wanted) : record_fft(on, wanted); },
       .list = list,
-      .check_token = [](std::string_view text,
-                        std::string_view stage) { stage == "kinds" ? check_kind_token(text) : (void)fft::parse_token(text); },
+      .check_token =
+          [](std::string_view text, std::string_view stage) {
+            stage == "kinds" ? check_kind_token(text) : stage == "strike" ? check_subject(text) : (void)fft::parse_token(text);
+          },
       .strike_set = strike_set,
       .record_subject = record_subject};
   return made;

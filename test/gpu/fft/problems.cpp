@@ -100,7 +100,8 @@ std::vector<std::string> strike_set(bool quick) {
     made.insert(made.end(),
                 {"fft_c2c_f32_n1000_b64_fwd", "fft_c2c_f32_n8192_b8_fwd", "fft_c2c_f64_n1024_b32_fwd", "fft_c2c_f32_n262144_b1_fwd",
                  "fft_c2c_f64_n65536_b1_fwd", "fft_c2c_f32_n1009_b32_fwd", "fft_r2c_f32_n1000_b64_fwd", "fft_c2r_f64_n1000_b32_inv",
-                 "fft_dct2_f32_n500_b64_fwd", "fft_dst4_f64_n500_b32_fwd"});
+                 "fft_dct2_f32_n500_b64_fwd", "fft_dst4_f64_n500_b32_fwd", "convolve_real_f32_n4096_m65_full",
+                 "convolve_complex_f64_n600_m400_same", "convolve_real_f32_n186x186_m3x3_same", "correlate_complex_f64_n60x60_m5x9_full"});
   if (tested != backend::cuda) return made;  // other backends do not have the scheme
   made.push_back("end_to_end_fft_c2c_f32_n131072_b1_fwd");
   if (!quick) made.push_back("end_to_end_fft_c2c_f64_n65536_b1_inv");

@@ -22,8 +22,8 @@ std::vector<std::string> huge_set();
 std::vector<std::string> fault_set(bool quick);
 // The problems for the schemes other than the default.
 std::vector<std::string> scheme_set();
-// The problems that are struck instruction by instruction: one pass in registers and staged in shared memory, several passes, a
-// convolution, reals. Batches are small, since each strike is a call.
+// The problems that are struck instruction by instruction: one pass in registers and staged in shared memory, several passes, a prime
+// length, reals, convolutions of one and two axes. Batches are small, since each strike is a call.
 std::vector<std::string> strike_set(bool quick);
 // Small enough for compute-sanitizer.
 std::vector<std::string> sanitizer_set();

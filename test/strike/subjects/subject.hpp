@@ -83,7 +83,7 @@ class subject {
 // The name of a subject: an operation and the token of its problem.
 //   fft_…                                       a transform; real to real: of one dimension
 //   end_to_end_fft_…                            the same by the scheme end_to_end, on cuda
-//   convolve_…, correlate_…                     of one dimension
+//   convolve_…, correlate_…                     of any rank
 //   kmeans_…, predict_…, transform_…            of kmeans_…; a fit has three iterations from given centroids
 //   geqrf_…, geqp3_…, ormqr_…, orgqr_…, gels_…, gelsy_…  of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q; complex: geqrf_c64_…,
 //   geqrf_c128_…

@@ -6,9 +6,15 @@
 #include <array>
 #include <cmath>
 #include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
 #include <optional>
-#include <type_traits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
@@ -22,6 +28,7 @@
 #include "fft/contract.hpp"
 #include "fft/cuda/convolve/arguments.hpp"
 #include "fft/problem.hpp"
+#include "fft/tables/block_division.hpp"
 #include "fft/tables/checks.hpp"
 #include "fft/tables/circle.hpp"
 #include "fft/thresholds.hpp"
@@ -43,22 +50,53 @@ std::int64_t& overriding_group() {
 std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
 
 // The places of kernels in convolve_kernels.
-enum which_kernel : std::size_t { k_pad, k_pad_check, k_product, k_product_check, k_add, k_add_check, k_judge };
+enum which_kernel : std::size_t { k_pad, k_pad_check, k_product, k_product_check, k_add, k_add_check, k_judge, k_judge_wide };
 
-template <class T>
+// An axis and its division into blocks.
+struct divided_axis : convolution_on_device::axis, block_division {};
+
+// The axes of more than one point; one if there are none.
+std::vector<divided_axis> divided_axes(const convolution_on_device& what) {
+  std::vector<convolution_on_device::axis> all;
+  std::ranges::copy_if(what.axes, std::back_inserter(all), [](const auto& each) { return each.signal > 1 || each.kernel > 1; });
+  if (all.empty()) all.emplace_back();
+  std::vector<std::int64_t> n, m;
+  for (const convolution_on_device::axis& each : all) {
+    n.push_back(each.signal);
+    m.push_back(each.kernel);
+  }
+  const std::vector<block_division> by = divide_for_device(n, m, what.precision, what.complex, what.protect);
+  std::vector<divided_axis> made;
+  for (std::size_t i = 0; i < all.size(); ++i) made.push_back({all[i], by[i]});
+  return made;
+}
+
+// `Axes`: as many as the arguments of its kernels have room for.
+template <class T, int Axes>
 class blocks_on_device final : public device_convolution {
  public:
-  explicit blocks_on_device(const block_convolution& what)
-      : what_(what),
-        device_(ballast::cuda::current_device()),
-        width_((what.complex ? 2 : 1) * static_cast<std::int64_t>(sizeof(T))),
-        spectrum_(what.complex ? what.length : what.length / 2 + 1),
-        parts_(divided(what.length, k_convolve_tile)) {
+  blocks_on_device(const convolution_on_device& what, std::vector<divided_axis> axes)
+      : what_(what), axes_(std::move(axes)), device_(ballast::cuda::current_device()), width_(width_of(what)) {
+    fft::problem lines{.kind = what.complex ? kind::c2c : kind::r2c, .precision = what.precision};
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+      const divided_axis& each = axes_[i];
+      if (each.length > 1) lines.shape.push_back(each.length);
+      points_ *= each.length;
+      blocks_ *= each.blocks;
+      signal_ *= each.signal;
+      kernel_ *= each.kernel;
+      out_count_ *= each.out_count;
+      if (each.blocks > axes_[along_].blocks) along_ = i;
+    }
+    if (lines.shape.empty()) lines.shape = {1};
+    spectrum_ = what.complex ? points_ : points_ / lines.shape.back() * (lines.shape.back() / 2 + 1);
+    parts_ = divided(points_, k_convolve_tile);
     constexpr std::int64_t k_group_bytes = std::int64_t{1} << 28;  // the padded blocks of a group take at most these
     const std::int64_t most = overriding_group() != 0 ? overriding_group() : k_group_bytes / width_;
-    group_ = std::min(std::max<std::int64_t>(most / what.length, 2), what.blocks);
-    groups_ = group_ == what.blocks ? 1 : divided(what.blocks - 1, group_ - 1);
-    fft::problem lines{.kind = what.complex ? kind::c2c : kind::r2c, .precision = what.precision, .shape = {what.length}};
+    const std::int64_t rows = axes_[along_].blocks, row = blocks_ / rows;
+    rows_ = std::min(std::max<std::int64_t>(most / (row * points_), 2), rows);
+    group_ = rows_ * row;
+    groups_ = rows_ == rows ? 1 : divided(rows - 1, rows_ - 1);
     of_kernel_ = make_transform(describe(lines), what.precision, what.protect, what.scheme);
     lines.batch = group_;
     forward_ = make_transform(describe(lines), what.precision, what.protect, what.scheme);
@@ -66,7 +104,7 @@ class blocks_on_device final : public device_convolution {
     const array_problem back = describe(lines);
     backward_ = make_transform(back, what.precision, what.protect, what.scheme);
     scale_ = norm_factor(back, norm::backward, direction::inverse);
-    kernels_ = device_->load_all(convolve_kernels(what.precision, what.complex, false));
+    kernels_ = device_->load_all(convolve_kernels(what.precision, what.complex, axes_.size(), false));
     if (what.protect) make_powers();
     divide_memory();
   }
@@ -76,6 +114,8 @@ class blocks_on_device final : public device_convolution {
 
  private:
   class execution_of;
+
+  static std::int64_t width_of(const convolution_on_device& what) { return (what.complex ? 2 : 1) * static_cast<std::int64_t>(sizeof(T)); }
 
   void make_powers() {
     powers_ = ballast::cuda::share_table(device_, fmt::format("fft convolve powers {}", parts_), 0, [&] {
@@ -100,11 +140,11 @@ class blocks_on_device final : public device_convolution {
     const std::int64_t number = 2 * static_cast<std::int64_t>(sizeof(T)),
                        sums = k_convolve_sums * static_cast<std::int64_t>(sizeof(double));
     at_.verdict = take(sizeof(convolve_verdict));
-    at_.blocks = take(group_ * what_.length * width_);
+    at_.blocks = take(group_ * points_ * width_);
     at_.spectra = take(group_ * spectrum_ * number);
     // The check of the products needs both factors.
     at_.products = what_.protect ? take(group_ * spectrum_ * number) : at_.spectra;
-    at_.kernel = take(what_.length * width_);
+    at_.kernel = take(points_ * width_);
     at_.spectrum_of_kernel = take(spectrum_ * number);
     if (what_.protect) {
       at_.in = take(group_ * parts_ * sums);
@@ -115,10 +155,15 @@ class blocks_on_device final : public device_convolution {
     workspaces_.emplace(device_, ballast::cuda::k_ring_bytes + all);
   }
 
-  block_convolution what_;
+  convolution_on_device what_;
+  std::vector<divided_axis> axes_;
   std::shared_ptr<ballast::cuda::device> device_;
-  std::int64_t width_, spectrum_, parts_;  // bytes of an element, numbers of a spectrum, tiles of a block
-  std::int64_t group_ = 1, groups_ = 1;
+  std::int64_t width_;                                    // bytes of an element
+  std::int64_t points_ = 1, spectrum_ = 1, parts_ = 1;    // of a block: elements, numbers of its spectrum, tiles
+  std::int64_t signal_ = 1, kernel_ = 1, out_count_ = 1;  // elements
+  // A group has `rows_` blocks along axis `along_`, which has the most, and all blocks along the others.
+  std::int64_t blocks_ = 1, rows_ = 1, group_ = 1, groups_ = 1;
+  std::size_t along_ = 0;
   std::unique_ptr<transform> of_kernel_, forward_, backward_;
   double scale_ = 1;
   std::vector<const kernel*> kernels_;
@@ -132,21 +177,22 @@ class blocks_on_device final : public device_convolution {
 };
 
 // One call.
-template <class T>
-class blocks_on_device<T>::execution_of {
+template <class T, int Axes>
+class blocks_on_device<T, Axes>::execution_of {
  public:
   execution_of(const blocks_on_device& plan, const void* signal, const void* kernel, void* out, const run::settings& how,
                run::recorder& seen, inject::active_injector& injector)
       : plan_(plan),
         what_(plan.what_),
-        signal_{signal, what_.signal, what_.signal_reversed ? 1 : 0},
-        kernel_{kernel, what_.kernel, what_.kernel_reversed ? 1 : 0},
+        signal_(signal),
+        kernel_(kernel),
         out_(out),
         how_(how),
         seen_(seen),
         injector_(injector),
         work_(plan.device_, plan.workspaces_->take({}, how.stream), injector, how.stream),
-        kernels_(work_.instrumented() ? plan.device_->load_all(convolve_kernels(what_.precision, what_.complex, true)) : plan.kernels_) {}
+        kernels_(work_.instrumented() ? plan.device_->load_all(convolve_kernels(what_.precision, what_.complex, plan.axes_.size(), true))
+                                      : plan.kernels_) {}
 
   void run() {
     seen_.runs_on(plan_.device_->about().name);
@@ -174,10 +220,10 @@ class blocks_on_device<T>::execution_of {
     const auto made = [this](std::unique_ptr<run::pending>& each) {
       if (what_.scheme == "offline") std::exchange(each, nullptr)->collect(seen_);
     };
-    pad(kernel_, -1, plan_.at_.kernel, plan_.at_.sums_of_kernel);
+    pad_kernel();
     transforms[0] = transform_by(*plan_.of_kernel_, plan_.at_.kernel, plan_.at_.spectrum_of_kernel, direction::forward, 1);
     made(transforms[0]);
-    pad(signal_, group, plan_.at_.blocks, plan_.at_.in);
+    pad_signal(group);
     transforms[1] = transform_by(*plan_.forward_, plan_.at_.blocks, plan_.at_.spectra, direction::forward, 1);
     made(transforms[1]);
     multiply(group, k_product);
@@ -198,39 +244,73 @@ class blocks_on_device<T>::execution_of {
   Part* memory(std::int64_t at) const {
     return reinterpret_cast<Part*>(work_.memory() + at);
   }
-  // Groups have one block in common, the last two perhaps more: results of neighbouring blocks overlap.
-  std::int64_t first_of(std::int64_t group) const { return std::min(group * (plan_.group_ - 1), what_.blocks - plan_.group_); }
-  // The blocks of a group that were stored with the group before.
-  std::int64_t lead_of(std::int64_t group) const { return group == 0 ? 0 : first_of(group - 1) + plan_.group_ - first_of(group); }
+  // Groups have one row of blocks in common, the last two perhaps more: results of neighbouring blocks overlap.
+  std::int64_t first_of(std::int64_t group) const {
+    return std::min(group * (plan_.rows_ - 1), plan_.axes_[plan_.along_].blocks - plan_.rows_);
+  }
+  // The rows of a group that were stored with the group before.
+  std::int64_t lead_of(std::int64_t group) const { return group == 0 ? 0 : first_of(group - 1) + plan_.rows_ - first_of(group); }
 
   std::unique_ptr<run::pending> transform_by(const transform& by, std::int64_t from, std::int64_t to, direction way, double scale) const {
-    const double check_scale = way == direction::forward ? 1 : 1 / static_cast<double>(what_.length);
+    const double check_scale = way == direction::forward ? 1 : 1 / static_cast<double>(plan_.points_);
     return by.enqueue(memory<void>(from), memory<void>(to),
                       {way, scale, check_scale, false, how_.protection, 1, how_.stream, {}, seen_, injector_});
   }
 
-  // Pads the blocks of a group, or the kernel (−1), and compares them with the operand.
-  void pad(const convolve_operand& from, std::int64_t group, std::int64_t to, std::int64_t sums) const {
+  // The blocks of a group, or the padded kernel (−1), which is one block.
+  convolve_blocks<Axes> blocks_of(std::int64_t group) const {
+    convolve_blocks<Axes> made{};
     const bool kernel = group < 0;
-    const std::int64_t blocks = kernel ? 1 : plan_.group_;
-    convolve_pad_arguments a{};
-    a.from = from;
-    a.to = memory<void>(to);
-    a.length = what_.length;
-    a.step = kernel ? what_.length : what_.step;
-    a.first = kernel ? 0 : first_of(group);
-    a.parts = plan_.parts_;
-    a.tiles = blocks * a.parts * (kernel ? 1 : plan_.groups_);
-    a.first_tile = kernel ? 0 : group * blocks * a.parts;
-    a.turn = kernel ? 0 : 1;
+    std::int64_t rest = k_convolve_threads;
+    for (std::size_t i = plan_.axes_.size(); i-- > 0;) {
+      const divided_axis& axis = plan_.axes_[i];
+      const bool along = i == plan_.along_;
+      made.length[i] = axis.length;
+      made.step[i] = kernel ? axis.length : axis.step;
+      made.extent[i] = kernel ? 1 : along ? plan_.rows_ : axis.blocks;
+      made.first[i] = kernel || !along ? 0 : first_of(group);
+      made.turn[i] = i > 0 ? rest % axis.length : rest;
+      rest /= axis.length;
+    }
+    made.points = plan_.points_;
+    made.parts = plan_.parts_;
+    made.tiles = kernel ? plan_.parts_ : plan_.groups_ * plan_.group_ * plan_.parts_;
+    made.first_tile = kernel ? 0 : group * plan_.group_ * plan_.parts_;
+    made.axes = static_cast<std::int32_t>(plan_.axes_.size());
+    return made;
+  }
+
+  void pad_kernel() const {
+    convolve_pad_arguments<Axes> a{};
+    a.blocks = blocks_of(-1);
+    a.from = kernel_;
+    a.to = memory<void>(plan_.at_.kernel);
+    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) a.count[i] = plan_.axes_[i].kernel;
+    a.elements = plan_.kernel_;
+    a.reversed = what_.kernel_reversed ? 1 : 0;
+    pad(1, plan_.at_.sums_of_kernel, a);
+  }
+  void pad_signal(std::int64_t group) const {
+    convolve_pad_arguments<Axes> a{};
+    a.blocks = blocks_of(group);
+    a.from = signal_;
+    a.to = memory<void>(plan_.at_.blocks);
+    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) a.count[i] = plan_.axes_[i].signal;
+    a.elements = plan_.signal_;
+    a.reversed = what_.signal_reversed ? 1 : 0;
+    a.turn = 1;
+    pad(plan_.group_, plan_.at_.in, a);
+  }
+  // Pads blocks, and compares them with the operand.
+  void pad(std::int64_t blocks, std::int64_t sums, convolve_pad_arguments<Axes>& a) const {
     a.turns = 2;
-    work_.launch(*kernels_[k_pad], blocks * a.parts, a);
+    work_.launch(*kernels_[k_pad], blocks * plan_.parts_, a);
     if (!what_.protect) return;
     a.powers = static_cast<const double*>(plan_.powers_->data());
     std::ranges::copy(plan_.stride_, a.stride);
     a.sums = memory<double>(sums);
     a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
-    work_.launch(*kernels_[k_pad_check], blocks * a.parts, a);
+    work_.launch(*kernels_[k_pad_check], blocks * plan_.parts_, a);
   }
 
   void multiply(std::int64_t group, which_kernel by) const {
@@ -247,32 +327,30 @@ class blocks_on_device<T>::execution_of {
   }
 
   void add(std::int64_t group, which_kernel by) const {
-    convolve_add_arguments a{};
+    convolve_add_arguments<Axes> a{};
+    a.blocks = blocks_of(group);
     a.y = memory<void>(plan_.at_.blocks);
     a.out = out_;
-    a.length = what_.length;
-    a.step = what_.step;
-    a.overlap = what_.kernel - 1;
-    a.first = first_of(group);
-    a.blocks = what_.blocks;
-    a.parts = plan_.parts_;
-    a.lead = lead_of(group);
-    a.out_first = what_.out_first;
-    a.out_count = what_.out_count;
-    a.first_tile = group * plan_.group_ * a.parts;
-    a.tiles = plan_.groups_ * plan_.group_ * a.parts;
+    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) {
+      const divided_axis& axis = plan_.axes_[i];
+      a.all[i] = axis.blocks;
+      a.overlap[i] = axis.kernel - 1;
+      a.lead[i] = i == plan_.along_ ? lead_of(group) : 0;
+      a.out_first[i] = axis.out_first;
+      a.out_count[i] = axis.out_count;
+    }
     a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
     if (by == k_add_check) {
       a.powers = static_cast<const double*>(plan_.powers_->data());
       std::ranges::copy(plan_.stride_, a.stride);
       a.sums = memory<double>(plan_.at_.out);
     }
-    work_.launch(*kernels_[by], plan_.group_ * a.parts, a);
+    work_.launch(*kernels_[by], plan_.group_ * plan_.parts_, a);
   }
 
   // Compares the sums of each block. The threshold is that of the host (api/convolution_blocks.cpp).
   void compare(std::int64_t group) const {
-    const auto points = static_cast<double>(what_.length);
+    const auto points = static_cast<double>(plan_.points_);
     convolve_judge_arguments a{};
     a.in = memory<double>(plan_.at_.in);
     a.kernel = memory<double>(plan_.at_.sums_of_kernel);
@@ -288,7 +366,11 @@ class blocks_on_device<T>::execution_of {
     a.low = sizeof(T) == 4 ? 0 : abft::k_squares<double>.low;
     a.judged = memory<convolve_judgement>(plan_.at_.judged);
     a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
-    work_.launch(*kernels_[k_judge], divided(plan_.group_, k_convolve_threads / 32), a);
+    constexpr std::int64_t k_parts_of_warp = 16;  // a warp would read more of them one after the other
+    if (plan_.parts_ > k_parts_of_warp)
+      work_.launch(*kernels_[k_judge_wide], plan_.group_, a);
+    else
+      work_.launch(*kernels_[k_judge], divided(plan_.group_, k_convolve_threads / 32), a);
   }
 
   abft::finding judge(std::int64_t group) const {
@@ -298,7 +380,7 @@ class blocks_on_device<T>::execution_of {
     seen_.checked(2 * static_cast<std::uint64_t>(plan_.group_));
     abft::finding now;
     now.bits = read.bits == 0 ? 1 : read.bits;
-    const std::int64_t first = first_of(group);
+    const std::int64_t first = group * plan_.group_;
     const auto all = static_cast<unsigned long long>(plan_.group_);
     if (read.differing != 0 || read.passed + read.failed + read.unjudged != all)
       return {.word = abft::k_fail, .bits = now.bits, .residual = 1, .index = first};
@@ -319,8 +401,8 @@ class blocks_on_device<T>::execution_of {
   }
 
   const blocks_on_device& plan_;
-  const block_convolution& what_;
-  convolve_operand signal_, kernel_;
+  const convolution_on_device& what_;
+  const void *signal_, *kernel_;
   void* out_;
   const run::settings& how_;
   run::recorder& seen_;
@@ -329,42 +411,54 @@ class blocks_on_device<T>::execution_of {
   std::vector<const kernel*> kernels_;
 };
 
-template <class T>
-void blocks_on_device<T>::run(const void* signal, const void* kernel, void* out, const run::settings& how, run::recorder& seen,
-                              inject::active_injector& injector) const {
+template <class T, int Axes>
+void blocks_on_device<T, Axes>::run(const void* signal, const void* kernel, void* out, const run::settings& how, run::recorder& seen,
+                                    inject::active_injector& injector) const {
   ballast::cuda::device_staging staging(device_, how.stream);
-  signal = staging.read(signal, what_.signal * width_);
-  kernel = staging.read(kernel, what_.kernel * width_);
-  out = staging.write(out, what_.out_count * width_);
+  signal = staging.read(signal, signal_ * width_);
+  kernel = staging.read(kernel, kernel_ * width_);
+  out = staging.write(out, out_count_ * width_);
   execution_of(*this, signal, kernel, out, how, seen, injector).run();
   if (!seen.uncorrectable()) staging.commit();
 }
 
 }  // namespace
 
-std::vector<ballast::cuda::kernel_request> convolve_kernels(ballast::precision type, bool complex, bool instrumented) {
+std::vector<ballast::cuda::kernel_request> convolve_kernels(ballast::precision type, bool complex, std::size_t axes, bool instrumented) {
   const std::string number = type == precision::f32 ? "float" : "double", is_complex = complex ? "true" : "false";
+  const std::string rank = axes > k_convolve_few_axes ? "0" : std::to_string(axes);
+  constexpr std::int64_t k_warps = k_convolve_threads / 32, k_word = sizeof(double);
   std::vector<ballast::cuda::kernel_request> made;
-  const auto add = [&](const char* name, std::initializer_list<std::string> parameters, bool sums) {
+  const auto add = [&](const char* name, std::initializer_list<std::string> parameters, std::int64_t shared) {
     ballast::cuda::kernel_request one;
     one.header = "fft/cuda/convolve/convolve.cuh";
     one.expression = ballast::cuda::kernel_expression(std::string("ballast::fft::cuda::") + name, parameters, instrumented);
     one.threads = k_convolve_threads;
-    if (sums) one.shared = k_convolve_threads / 32 * (k_convolve_sums + 1) * static_cast<std::int64_t>(sizeof(double));
+    one.shared = shared;
+    if (parameters.size() == 4 && rank == "0") one.stack = 5 * k_convolve_axes * k_word;  // indices and bounds of all axes
     made.push_back(std::move(one));
   };
-  for (const bool check : {false, true}) add("convolve_pad_kernel", {number, is_complex, check ? "true" : "false"}, check);
-  for (const bool check : {false, true}) add("convolve_product_kernel", {number, check ? "true" : "false"}, false);
-  for (const bool check : {false, true}) add("convolve_add_kernel", {number, is_complex, check ? "true" : "false"}, check);
-  add("convolve_judge_kernel", {}, false);
+  constexpr std::int64_t k_sums = k_warps * (k_convolve_sums + 1) * k_word;
+  for (const bool check : {false, true})
+    add("convolve_pad_kernel", {number, is_complex, rank, check ? "true" : "false"}, check ? k_sums : 0);
+  for (const bool check : {false, true}) add("convolve_product_kernel", {number, check ? "true" : "false"}, 0);
+  for (const bool check : {false, true})
+    add("convolve_add_kernel", {number, is_complex, rank, check ? "true" : "false"}, check ? k_sums : 0);
+  add("convolve_judge_kernel", {"false"}, 0);
+  add("convolve_judge_kernel", {"true"}, (k_warps + 1) * 3 * k_convolve_sums * k_word);
   return made;
 }
 
 void override_convolution_group(std::int64_t most_elements) { overriding_group() = most_elements; }
 
-std::unique_ptr<device_convolution> make_device_convolution(const block_convolution& what) {
-  if (what.precision == precision::f32) return std::make_unique<blocks_on_device<float>>(what);
-  return std::make_unique<blocks_on_device<double>>(what);
+std::unique_ptr<device_convolution> make_device_convolution(const convolution_on_device& what) {
+  std::vector<divided_axis> axes = divided_axes(what);
+  const bool few = axes.size() <= k_convolve_few_axes;
+  const auto make = [&]<class T>(T) -> std::unique_ptr<device_convolution> {
+    if (few) return std::make_unique<blocks_on_device<T, k_convolve_few_axes>>(what, std::move(axes));
+    return std::make_unique<blocks_on_device<T, k_convolve_axes>>(what, std::move(axes));
+  };
+  return what.precision == precision::f32 ? make(float()) : make(double());
 }
 
 }  // namespace ballast::fft::cuda

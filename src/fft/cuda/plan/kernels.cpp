@@ -1,12 +1,16 @@
 // Policies as text, and the resources that their kernels need per block.
 #include "fft/cuda/plan/kernels.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cuda/device/compilation.hpp"
 #include "cuda/jit/expression.hpp"
 #include "fft/cuda/plan/fallback.hpp"
+#include "fft/cuda/plan/real_lines.hpp"
 #include "fft/problem.hpp"
 #include "fft/start.hpp"
 
@@ -110,16 +114,30 @@ ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bo
 }
 
 double seconds_to_start(const array_problem& shape, precision type, bool protect, bool begin) {
-  const auto nest = shape.split ? std::nullopt : nest_of(shape);
-  if (!nest) return 0;
   ballast::cuda::device& on = *ballast::cuda::current_device();
-  schedule_request wanted{.shape = nest->inner, .precision = type};
-  wanted.direction = shape.kind == kind::c2r ? direction::inverse : direction::forward;
-  wanted.scaled = shape.kind == kind::c2r;  // as by norm backward, the default
-  wanted.check = protect ? check_form::verify_before_store : check_form::none;
-  const schedule made = make_schedule(wanted, on.about());
   std::vector<ballast::cuda::kernel_request> kernels;
-  for (std::size_t i = 0; i < made.passes.size(); i += made.passes[i].pair ? 2 : 1) kernels.push_back(kernel_for(made, i, false));
+  const auto add = [&](const geometry& of, bool inverse) {
+    schedule_request wanted{.shape = of, .precision = type};
+    wanted.direction = inverse ? direction::inverse : direction::forward;
+    wanted.scaled = inverse;  // as by norm backward, the default
+    wanted.check = protect ? check_form::verify_before_store : check_form::none;
+    const schedule made = make_schedule(wanted, on.about());
+    for (std::size_t i = 0; i < made.passes.size(); i += made.passes[i].pair ? 2 : 1) {
+      ballast::cuda::kernel_request one = kernel_for(made, i, false);
+      if (std::ranges::find(kernels, one) == kernels.end()) kernels.push_back(std::move(one));
+    }
+  };
+  if (shape.kind == kind::r2r) {
+    for (std::size_t i = 0; i < shape.axes.size(); ++i) {
+      const axis& each = shape.axes[i];
+      if (!one_pass_of(each.what, each.n, type == precision::f64, on.about())) return 0;
+      add(lines_along(shape, i, each.what, i == 0).inner, false);
+    }
+  } else {
+    const auto nest = shape.split ? std::nullopt : nest_of(shape);
+    if (!nest) return 0;
+    add(nest->inner, shape.kind == kind::c2r);
+  }
   const double seconds = ballast::cuda::seconds_to_compile(on, kernels);
   if (begin && seconds > 0) (void)on.why_not_ready(kernels, true);
   return seconds;

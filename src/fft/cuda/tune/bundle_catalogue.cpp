@@ -2,8 +2,10 @@
 #include "fft/cuda/tune/bundle_catalogue.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
+#include "fft/cuda/convolve/arguments.hpp"
 #include "fft/cuda/convolve/convolve.hpp"
 #include "fft/cuda/group/boxes.hpp"
 #include "fft/cuda/group/product.hpp"
@@ -108,10 +110,13 @@ void add_more_reals(collection& to) {
   }
 }
 
-void add_convolution(collection& to) {
+// For up to so many axes.
+void add_convolution(collection& to, std::size_t most) {
   for (const precision type : {precision::f32, precision::f64}) {
     for (const bool complex : {false, true}) {
-      for (ballast::cuda::kernel_request& each : convolve_kernels(type, complex, false)) to.add(std::move(each));
+      for (std::size_t axes = 1; axes <= most; ++axes) {
+        for (ballast::cuda::kernel_request& each : convolve_kernels(type, complex, axes, false)) to.add(std::move(each));
+      }
     }
   }
 }
@@ -145,7 +150,7 @@ std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::c
   collection made(device);
   for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
-  add_convolution(made);
+  add_convolution(made, k_convolve_few_axes);
   add_common(made);
   add_common_reals(made);
   return made.take();
@@ -155,7 +160,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   collection made(device);
   for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   for (ballast::cuda::kernel_request& each : map_kernels()) made.add(std::move(each));
-  add_convolution(made);
+  add_convolution(made, k_convolve_few_axes + 1);
   for (const int bytes : {4, 8, 16}) {
     for (const bool turned : {false, true}) made.add(box_copy_request(bytes, turned));
     made.add(box_sum_request(bytes));
