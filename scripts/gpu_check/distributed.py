@@ -36,8 +36,9 @@ def run(check, made, limit):
 
 
 def rivals(check, made, limit):
-    """PyTorch on one device and on all, where it is installed, on the problems that this run timed."""
-    tokens = list(dict.fromkeys(row["token"] for stage in check.stages for row in stage["rows"] if row["type"] == "distributed time"))
+    """PyTorch and cufftXt on one device and on all, where they are installed, on the problems that this run timed."""
+    timed = ("distributed time", "distributed call")
+    tokens = list(dict.fromkeys(row["token"] for stage in check.stages for row in stage["rows"] if row["type"] in timed and not row["token"].startswith("qr_")))
     if not tokens:
         made["detail"] = "no problem was timed"
         return
@@ -112,23 +113,24 @@ def page(result):
         "| problem | one, off | one, correct | all, off | all, correct | speed-up | target | PyTorch, one | PyTorch, all | fit: one | fit: all |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    times, by_torch = {}, {}
+    times, by_rival = {}, {}
     for row in rows_of(result, "distributed time"):
         times.setdefault(row["token"], {})[row["devices"], row["protection"]] = row
     for row in rows_of(result, "rival"):
-        by_torch.setdefault(row.get("token"), {})[row["name"]] = row
+        by_rival.setdefault(row.get("token"), {})[row["name"]] = row
     show = lambda value: number(value) if value is not None else "—"
     for token, seen in times.items():
         all_devices = max((devices for devices, _ in seen), key=lambda devices: devices.count(","))
         at = lambda devices, level, key="milliseconds": seen.get((devices, level), {}).get(key)
         one, more = at("", "correct"), at(all_devices, "correct")
-        torch = by_torch.get(token, {})
+        torch = by_rival.get(token, {})
         lines.append("| " + " | ".join([
             token.removeprefix("kmeans_"), show(at("", "off")), show(one), show(at(all_devices, "off")), show(more), f"{one / more:.2f}" if one and more else "—",
             str(LEAST_RATIO.get(token, "—")), show(torch.get("torch, 1", {}).get("milliseconds")), show(torch.get("torch, all", {}).get("milliseconds")),
             show(at("", "correct", "call")), show(at(all_devices, "correct", "call"))]) + " |")
     lines.append("")
     lines += calls_of(result)
+    lines += cufft_of(by_rival)
     lines += nccl_of(result)
     if counts and counts[0] == 1:
         lines += ["There was one device: \"all\" are two ranks on it.", ""]
@@ -173,6 +175,25 @@ def calls_of(result):
         ratio_there = f"{there[0] / there[1]:.2f}" if all(there) else "—"
         lines.append("| " + " | ".join([token, call, *times, ratio, error, row.get("road", "—"), *map(show, there), ratio_there]) + " |")
     return [*lines, "", *lines_divided]
+
+
+def cufft_of(by_rival):
+    """The table of cuFFT on one device and cufftXt on all."""
+    rows = [(token, rivals) for token, rivals in by_rival.items() if "cuFFT, 1" in rivals]
+    if not rows:
+        return []
+    lines = [
+        "cuFFT on one device, and cufftXt on all: milliseconds of a transform of data in device memory, the median of nine by the host's clock. Permuted: the order in "
+        "which cufftXt leaves its result; natural: with its copy to natural order. Speed-up: one over all.",
+        "",
+        "| problem | cuFFT, one | cufftXt, permuted | natural | speed-up, permuted | natural |",
+        "|---|---|---|---|---|---|",
+    ]
+    for token, rivals in rows:
+        times = [rivals.get(name, {}).get("milliseconds") for name in ("cuFFT, 1", "cufftXt, permuted", "cufftXt, natural")]
+        ratios = [f"{times[0] / more:.2f}" if times[0] and more else "—" for more in times[1:]]
+        lines.append("| " + " | ".join([token, *(number(each) if each is not None else "—" for each in times), *ratios]) + " |")
+    return [*lines, ""]
 
 
 def divided_of(seen):

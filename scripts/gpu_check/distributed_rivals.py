@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times one Lloyd iteration of PyTorch on one CUDA device and on all of them.
+"""Times one Lloyd iteration of PyTorch, and transforms of cuFFT and cufftXt (cufft_devices.py), on one CUDA device and on all of them.
 
 usage: distributed_rivals.py [--seconds S] TOKEN…
 
@@ -13,6 +13,8 @@ import json
 import re
 import statistics
 import time
+
+import cufft_devices
 
 FEW, MANY, ROUNDS = 4, 24, 3
 SCORES = 2**26  # at a time on a device
@@ -44,7 +46,10 @@ def main():
     parser.add_argument("tokens", nargs="+")
     wanted = parser.parse_args()
     deadline = time.monotonic() + wanted.seconds
-    say(name="cufftXt", unavailable="this script does not call it yet")
+    cufft_devices.run(wanted.tokens, say, deadline)
+    tokens = [token for token in wanted.tokens if token.startswith("kmeans_")]
+    if not tokens:
+        return 0
     try:
         import torch
     except ImportError as missing:
@@ -54,7 +59,7 @@ def main():
         say(name="torch", unavailable="it finds no CUDA device")
         return 0
     torch.backends.cuda.matmul.allow_tf32 = False
-    for token in wanted.tokens:
+    for token in tokens:
         found = re.fullmatch(r"kmeans_(f32|f64)_m(\d+)_n(\d+)_k(\d+)", token)
         m, n, k = map(int, found.groups()[1:])
         kind = torch.float32 if found.group(1) == "f32" else torch.float64

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 # Shares of the budget.
-STAGES = {"install": 30, "test_device_arrays": 40, "test_torch": 100, "test_jax": 350, "test_cuda": 200}
+STAGES = {"install": 30, "test_device_arrays": 40, "test_torch": 100, "test_jax": 350, "test_cuda": 200, "test_nccl": 120}
 NEEDED = ("ballast_ecc", "nanobind_backend")  # others are for a Python that lacks pytest
 
 DESCRIBE = """

@@ -27,7 +27,8 @@ import ballast
 cases = {"test_device_arrays.py": '<testcase name="a"/><testcase name="b"/>',
          "test_torch.py": '<testcase name="c"/><testcase name="d"><failure message="assert 1 == 2&#10;more"/></testcase>',
          "test_jax.py": '<testcase name="f"/>',
-         "test_cuda.py": '<testcase name="e"><skipped message="could not import jax"/></testcase>'}
+         "test_cuda.py": '<testcase name="e"><skipped message="could not import jax"/></testcase>',
+         "test_nccl.py": '<testcase name="g"/><testcase name="h"/><testcase name="i"/>'}
 open(to, "w").write("<testsuites><testsuite>" + cases[name] + "</testsuite></testsuites>")
 sys.exit({"test_torch.py": 1, "test_cuda.py": 5}.get(name, 0))
 """
@@ -84,7 +85,7 @@ class GpuCheckPython(unittest.TestCase):
         self.assertEqual(status, 4, out)
         self.assertIn("no GPU: the driver's library libcuda.so.1 was not found", out)
         self.assertEqual({stage["status"] for stage in self.stages().values()}, {"no GPU"})
-        self.assertEqual(list(self.stages()), ["install", "test_device_arrays", "test_torch", "test_jax", "test_cuda"])
+        self.assertEqual(list(self.stages()), ["install", "test_device_arrays", "test_torch", "test_jax", "test_cuda", "test_nccl"])
         self.assertEqual(self.run_check("--dry-run")[0], 0)
 
     def test_a_package_that_cannot_be_imported_is_a_failed_stage(self):
@@ -104,7 +105,7 @@ class GpuCheckPython(unittest.TestCase):
         self.assertRegex(out, r"python/tests/test_torch.py +1 +1 +0\n  FAILED d: assert 1 == 2")
         self.assertRegex(out, r"python/tests/test_cuda.py +0 +0 +1\n  skipped e: could not import jax")
         stages = self.stages()
-        self.assertEqual([stage["status"] for stage in stages.values()], ["passed", "passed", "failed", "passed", "not run"])
+        self.assertEqual([stage["status"] for stage in stages.values()], ["passed", "passed", "failed", "passed", "not run", "passed"])
         self.assertEqual(stages["test_torch"]["rows"][0]["failures"], ["d: assert 1 == 2"])
         self.assertEqual(self.run_check("--stages", "install,test_device_arrays")[0], 0)
 

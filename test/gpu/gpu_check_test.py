@@ -148,6 +148,8 @@ if stage == "distributed":
     row("distributed call", token="fft_c2c_f32_n512x512x512_b1_fwd", call="forward, in device memory", devices="", protection="correct", milliseconds=5.0, low=1.0, high=9.0,
         error=0.0, limit=0.0, detected=0, **{"pass": True})
     row("distributed call", token="qr_f64_m200000_n32", call="factor", devices="0,1", protection="correct", wrong="no memory", **{"pass": False})
+    for name, milliseconds in (("cuFFT, 1", 6.0), ("cufftXt, permuted", 4.0)):
+        row("rival", token="fft_c2c_f32_n512x512x512_b1_fwd", name=name, devices=1, milliseconds=milliseconds, low=1.0, high=9.0)
     sys.exit(1 if "--quick" in sys.argv else 0)
 if stage == "nccl":
     library = sys.argv[sys.argv.index("--nccl") + 1]
@@ -407,6 +409,7 @@ echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmea
         self.assertIn("| f32_m4194304_n128_k1000 | 4.00 | 4.00 | 2.00 | 2.00 | 2.00 | 1.85 | — | — | 400.00 | 200.00 |", text)
         self.assertIn("| fft_c2c_f32_n512x512x512_b1_fwd | forward | 9.00 | 9.00 | 6.00 | 6.00 | 1.50 | 0.5 | peer | 5.00 | 4.00 | 1.25 |", text)
         self.assertIn("| qr_f64_m200000_n32 | factor | — | — | — | — | — | no memory |", text)
+        self.assertIn("| fft_c2c_f32_n512x512x512_b1_fwd | 6.00 | 4.00 | — | 1.50 | — |\n", text)
         self.assertIn("torch: not on this machine", text)
         status, out, _ = check(*arguments, "--quick", PYTHONPATH=str(modules))
         self.assertEqual(status, 1, out)
