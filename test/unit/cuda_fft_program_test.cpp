@@ -227,14 +227,15 @@ TEST_F(cuda_fft_first_call, fallback_kernels_serve_until_the_best_are_compiled) 
 
 // Lines in one pass have no fallback form: until their kernel is compiled, maps and fallback kernels serve.
 TEST_F(cuda_fft_first_call, real_lines_take_steps_until_their_pass_is_compiled) {
-  std::vector<float> data(1000 * 8);
-  const std::span<float> in_place(data);
+  std::vector<float> data(1001 * 8);
   for (const protection guard : {protection::off, protection::correct}) {
     for (const real_kind what : {real_kind::dct2, real_kind::dct1, real_kind::r2hc}) {
       ballast::cuda::forget_idle_states();
       compiler_->why_not = "they are being compiled";
       compiler_->asked = compiler_->loaded = compiler_->loaded_fallback = 0;
-      const fft::problem lines{.kind = kind::r2r, .shape = {1000}, .batch = 8, .real_kinds = {what}};
+      const std::int64_t n = what == real_kind::dct1 ? 1001 : 1000;
+      const fft::problem lines{.kind = kind::r2r, .shape = {n}, .batch = 8, .real_kinds = {what}};
+      const std::span<float> in_place(data.data(), static_cast<std::size_t>(8 * n));
       const plan made = impatient(lines, on_cuda(guard));
       for (int call = 0; call < 3; ++call) {
         const int before = compiler_->asked;
