@@ -225,10 +225,12 @@ class blocks_on_device<T, Axes>::execution_of {
     const auto made = [this](std::unique_ptr<run::pending>& each) {
       if (what_.scheme == "offline") std::exchange(each, nullptr)->collect(seen_);
     };
-    pad_kernel();
+    pad(-1, k_pad);
+    if (what_.protect) pad(-1, k_pad_check);
     transforms[0] = transform_by(*plan_.of_kernel_, plan_.at_.kernel, plan_.at_.spectrum_of_kernel, direction::forward, 1);
     made(transforms[0]);
-    pad_signal(group);
+    pad(group, k_pad);
+    if (what_.protect) pad(group, k_pad_check);
     transforms[1] = transform_by(*plan_.forward_, plan_.at_.blocks, plan_.at_.spectra, direction::forward, 1);
     made(transforms[1]);
     multiply(group, k_product);
@@ -285,37 +287,29 @@ class blocks_on_device<T, Axes>::execution_of {
     return made;
   }
 
-  void pad_kernel() const {
-    convolve_pad_arguments<Axes> a{};
-    a.blocks = blocks_of(-1);
-    a.from = kernel_;
-    a.to = memory<void>(plan_.at_.kernel);
-    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) a.count[i] = plan_.axes_[i].kernel;
-    a.elements = plan_.elements_.kernel;
-    a.reversed = what_.kernel_reversed ? 1 : 0;
-    pad(1, plan_.at_.sums_of_kernel, a);
-  }
-  void pad_signal(std::int64_t group) const {
+  // Pads the blocks of a group, or the kernel (−1), or compares them with the operand: with arguments of its own, since wrong ones would
+  // pad and sum alike.
+  void pad(std::int64_t group, which_kernel by) const {
+    const bool kernel = group < 0, reversed = kernel ? what_.kernel_reversed : what_.signal_reversed;
     convolve_pad_arguments<Axes> a{};
     a.blocks = blocks_of(group);
-    a.from = signal_;
-    a.to = memory<void>(plan_.at_.blocks);
-    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) a.count[i] = plan_.axes_[i].signal;
-    a.elements = plan_.elements_.signal;
-    a.reversed = what_.signal_reversed ? 1 : 0;
-    a.turn = 1;
-    pad(plan_.group_, plan_.at_.in, a);
-  }
-  // Pads blocks, and compares them with the operand.
-  void pad(std::int64_t blocks, std::int64_t sums, convolve_pad_arguments<Axes>& a) const {
+    a.from = kernel ? kernel_ : signal_;
+    a.to = memory<void>(kernel ? plan_.at_.kernel : plan_.at_.blocks);
+    a.elements = 1;
+    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) {
+      a.count[i] = kernel ? plan_.axes_[i].kernel : plan_.axes_[i].signal;
+      a.elements *= a.count[i];
+    }
+    a.reversed = reversed ? 1 : 0;
+    a.turn = kernel ? 0 : 1;
     a.turns = 2;
-    work_.launch(*kernels_[k_pad], blocks * plan_.block_.parts, a);
-    if (!what_.protect) return;
-    a.powers = static_cast<const double*>(plan_.powers_->data());
-    std::ranges::copy(plan_.stride_, a.stride);
-    a.sums = memory<double>(sums);
-    a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
-    work_.launch(*kernels_[k_pad_check], blocks * plan_.block_.parts, a);
+    if (by == k_pad_check) {
+      a.powers = static_cast<const double*>(plan_.powers_->data());
+      std::ranges::copy(plan_.stride_, a.stride);
+      a.sums = memory<double>(kernel ? plan_.at_.sums_of_kernel : plan_.at_.in);
+      a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
+    }
+    work_.launch(*kernels_[by], (kernel ? 1 : plan_.group_) * plan_.block_.parts, a);
   }
 
   void multiply(std::int64_t group, which_kernel by) const {
