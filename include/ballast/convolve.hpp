@@ -39,15 +39,14 @@ BALLAST_API std::string to_token(const convolution_problem& value);
 
 // A prepared convolution. Immutable and thread-safe; copies share it. A plan that was moved from can only be assigned to or destroyed.
 //
-// Operands are contiguous in C order and lie in host memory; with the backend cuda those of one dimension may lie in device memory. `out`
-// overlaps neither of the others. A long 1-D signal is cut into blocks whose convolutions overlap and are added. Inf and NaN in the data
-// spread to all results of their block, and are no fault. Covered: everything from the reading of the operands to the store of the result.
+// Operands are contiguous in C order and lie in host memory; with the backend cuda they may lie in device memory. `out` overlaps neither of
+// the others. A long 1-D signal, on cuda an operand of any rank, is cut into blocks whose convolutions overlap and are added. Inf and NaN
+// in the data spread to all results of their block, and are no fault. Covered: everything from the reading of the operands to the store of the result.
 // The transforms are protected as those of fft::plan; products and sums of blocks are computed twice; each block is verified from end to
 // end by Σ y_k zᵏ = Σ x_j zʲ · Σ h_l zˡ at two fixed points z with |z| = 1, from another reading of the operands. Effects below about
-// 400·u·√(log₂N + 1)·(‖x‖‖h‖ + ‖y‖) of a block of N points can pass. With the backend cuda everything of one dimension runs on the device;
-// a result in device memory after an uncorrectable fault is undefined. Convolutions of more dimensions copy their data there and back for
-// each transform. Complexity O(n log m) in one dimension, O(N log N) otherwise, N being the points of the full result. Throws
-// invalid_argument_error, uncorrectable_error if a fault persists (call::throw_on_uncorrectable), device_error, out_of_memory_error.
+// 400·u·√(log₂N + 1)·(‖x‖‖h‖ + ‖y‖) of a block of N points can pass. With the backend cuda everything runs on the device; a result in
+// device memory after an uncorrectable fault is undefined. Complexity O(n log m) in blocks, O(N log N) otherwise, N being the points of the
+// full result. Throws invalid_argument_error, uncorrectable_error if a fault persists (call::throw_on_uncorrectable), device_error, out_of_memory_error.
 class BALLAST_API convolution {
  public:
   // Throws invalid_argument_error (shapes), unsupported_error (backend, scheme), out_of_memory_error. Schemes: those of fft::plan.

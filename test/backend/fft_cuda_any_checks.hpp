@@ -58,7 +58,7 @@ inline void expect_right_on_the_host_and_on_the_device(const any_case& which) {
     const report seen = given.run(made, host.in.data(), host.target());
     EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
     EXPECT_EQ(seen.backend, backend::cuda);
-    EXPECT_EQ(seen.fallback_kernels.empty(), which.where != machine::fallback) << seen.fallback_kernels;
+    EXPECT_EQ(seen.fallback_kernels.empty(), which.where != machine::fallback) << to_json(seen);
     EXPECT_GT(seen.checks, 0U);
     EXPECT_LE(given.error(host.result()), given.allowed());
     if (!which.in_place) given.expect_gaps_kept(host.out);

@@ -14,9 +14,9 @@ struct device_convolution_case {
   std::int64_t most_elements = 0;  // the most that a group of blocks has; 0: as chosen
 };
 
-// One block, several, several groups of them, tiles that are not full, either operand the longer one, one element. Of several axes: blocks
-// along one axis or more of them, groups along the first axis or the last, either operand the longer one along an axis, blocks of one point
-// along an axis, a block of many tiles, more axes than the kernels are compiled for.
+// One block, several, several groups of them, tiles that are not full, either operand the longer one, one element. With several axes:
+// blocks along one axis or more of them, groups along the first axis or the last, either operand the longer one along an axis, blocks of
+// one point along an axis, a block of many tiles, more axes than the kernels are compiled for.
 inline std::vector<device_convolution_case> device_convolution_cases() {
   constexpr auto f32 = precision::f32, f64 = precision::f64;
   using enum convolution_mode;

@@ -46,7 +46,7 @@ inline const std::vector<any_case>& reals_cases() {
       line("odd_dst3", f32, dst3, 45, 7),
       line("odd_hc2r_in_double", f64, hc2r, 105, 5),
       line("odd_dht_in_double", f64, dht, 105, 5),
-      // What serves until the kernels of one pass are compiled.
+      // The steps that serve until the kernels of one pass are compiled.
       fallback(line("dct2_by_fallback_kernels", f32, dct2, 64, 7, forward, norm::ortho)),
       fallback(line("odd_dst3_in_double_by_fallback_kernels", f64, dst3, 45, 5, inverse)),
       {"short_lines",

@@ -47,7 +47,7 @@ struct convolution::implementation {
   bool swapped = false;                                       // the second operand is the one that is divided
   std::vector<std::int64_t> signal, kernel, padded;           // lengths of the divided operand, of the other one, of transforms
   std::int64_t step = 0, blocks = 1, group = 1;               // 1-D: points and number of blocks; blocks that are transformed together
-  std::unique_ptr<const cuda::device_convolution> on_device;  // cuda, 1-D: it does all of the work, and the members below are not set
+  std::unique_ptr<const cuda::device_convolution> on_device;  // cuda: it does all of the work, and the members below are not set
   std::unique_ptr<const transform> forward, backward, of_kernel;
   double scale = 1;
   // With protection, those for the precision.

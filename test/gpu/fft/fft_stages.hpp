@@ -33,7 +33,7 @@ int first_calls(const settings& wanted, const time_limit& limit);
 int kinds(const settings& wanted, const time_limit& limit);
 std::vector<std::string> kinds_set(bool quick);
 void check_kind_token(std::string_view token);
-// Whether a token is that of a convolution.
+// Returns whether a token is that of a convolution.
 inline bool convolves(std::string_view token) { return token.starts_with("convolve_") || token.starts_with("correlate_"); }
 // Records the kernels of a convolution with and without protection. Returns the number of refused plans, each with a row.
 int record_convolution(std::string_view token);

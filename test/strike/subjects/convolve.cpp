@@ -39,7 +39,7 @@ class convolve_subject final : public subject {
       if (words_ == 2) reference.push_back(made.imag());
       square += static_cast<double>(std::norm(made));
     }
-    double points = 4;  // of a padded block, at most
+    double points = 4;  // a padded block has at most as many
     for (std::size_t i = 0; i < problem.first.size(); ++i) points *= static_cast<double>(problem.first[i] + problem.second[i]);
     const double floor = test::k_floor * k_unit_roundoff<T> * std::sqrt(std::log2(points) + 1) * (sum.norms() + std::sqrt(square));
     judged_.emplace(std::move(reference), results_ * words_, std::vector<double>{floor});

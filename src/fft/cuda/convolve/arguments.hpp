@@ -29,12 +29,12 @@ struct convolve_judgement {
 // The blocks of a group, in C order along the axes, each a dense array in C order, and the tiles of each block.
 template <int Axes>
 struct convolve_blocks {
-  std::int64_t length[Axes];       // of a block
+  std::int64_t length[Axes];       // elements of a block
   std::int64_t step[Axes];         // elements of the operand from one block to the next
   std::int64_t extent[Axes];       // blocks of the group
   std::int64_t first[Axes];        // the number of the group's first block
   std::int64_t turn[Axes];         // the index of element k_convolve_threads of a block; along axis 0 without a limit
-  std::int64_t points;             // of a block
+  std::int64_t points;             // elements of a block
   std::int64_t parts;              // tiles of a block
   std::int64_t first_tile, tiles;  // those of the call, for injection
   std::int32_t axes;

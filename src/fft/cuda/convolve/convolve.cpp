@@ -78,23 +78,24 @@ class blocks_on_device final : public device_convolution {
   blocks_on_device(const convolution_on_device& what, std::vector<divided_axis> axes)
       : what_(what), axes_(std::move(axes)), device_(ballast::cuda::current_device()), width_(width_of(what)) {
     fft::problem lines{.kind = what.complex ? kind::c2c : kind::r2c, .precision = what.precision};
+    std::int64_t blocks = 1;
     for (std::size_t i = 0; i < axes_.size(); ++i) {
       const divided_axis& each = axes_[i];
       if (each.length > 1) lines.shape.push_back(each.length);
-      points_ *= each.length;
-      blocks_ *= each.blocks;
-      signal_ *= each.signal;
-      kernel_ *= each.kernel;
-      out_count_ *= each.out_count;
+      block_.points *= each.length;
+      blocks *= each.blocks;
+      elements_.signal *= each.signal;
+      elements_.kernel *= each.kernel;
+      elements_.out *= each.out_count;
       if (each.blocks > axes_[along_].blocks) along_ = i;
     }
     if (lines.shape.empty()) lines.shape = {1};
-    spectrum_ = what.complex ? points_ : points_ / lines.shape.back() * (lines.shape.back() / 2 + 1);
-    parts_ = divided(points_, k_convolve_tile);
+    block_.spectrum = what.complex ? block_.points : block_.points / lines.shape.back() * (lines.shape.back() / 2 + 1);
+    block_.parts = divided(block_.points, k_convolve_tile);
     constexpr std::int64_t k_group_bytes = std::int64_t{1} << 28;  // the padded blocks of a group take at most these
     const std::int64_t most = overriding_group() != 0 ? overriding_group() : k_group_bytes / width_;
-    const std::int64_t rows = axes_[along_].blocks, row = blocks_ / rows;
-    rows_ = std::min(std::max<std::int64_t>(most / (row * points_), 2), rows);
+    const std::int64_t rows = axes_[along_].blocks, row = blocks / rows;
+    rows_ = std::min(std::max<std::int64_t>(most / (row * block_.points), 2), rows);
     group_ = rows_ * row;
     groups_ = rows_ == rows ? 1 : divided(rows - 1, rows_ - 1);
     of_kernel_ = make_transform(describe(lines), what.precision, what.protect, what.scheme);
@@ -118,12 +119,12 @@ class blocks_on_device final : public device_convolution {
   static std::int64_t width_of(const convolution_on_device& what) { return (what.complex ? 2 : 1) * static_cast<std::int64_t>(sizeof(T)); }
 
   void make_powers() {
-    powers_ = ballast::cuda::share_table(device_, fmt::format("fft convolve powers {}", parts_), 0, [&] {
+    powers_ = ballast::cuda::share_table(device_, fmt::format("fft convolve powers {}", block_.parts), 0, [&] {
       std::vector<std::complex<double>> made;
       const auto add = [&](std::size_t point, std::int64_t exponent) { made.emplace_back(circle_power<long double>(0, point, exponent)); };
       for (std::size_t point = 0; point < 2; ++point) {
         for (std::int64_t i = 0; i < k_convolve_threads; ++i) add(point, i);
-        for (std::int64_t i = 0; i < parts_; ++i) add(point, i * k_convolve_tile);
+        for (std::int64_t i = 0; i < block_.parts; ++i) add(point, i * k_convolve_tile);
       }
       return made;
     });
@@ -140,16 +141,16 @@ class blocks_on_device final : public device_convolution {
     const std::int64_t number = 2 * static_cast<std::int64_t>(sizeof(T)),
                        sums = k_convolve_sums * static_cast<std::int64_t>(sizeof(double));
     at_.verdict = take(sizeof(convolve_verdict));
-    at_.blocks = take(group_ * points_ * width_);
-    at_.spectra = take(group_ * spectrum_ * number);
+    at_.blocks = take(group_ * block_.points * width_);
+    at_.spectra = take(group_ * block_.spectrum * number);
     // The check of the products needs both factors.
-    at_.products = what_.protect ? take(group_ * spectrum_ * number) : at_.spectra;
-    at_.kernel = take(points_ * width_);
-    at_.spectrum_of_kernel = take(spectrum_ * number);
+    at_.products = what_.protect ? take(group_ * block_.spectrum * number) : at_.spectra;
+    at_.kernel = take(block_.points * width_);
+    at_.spectrum_of_kernel = take(block_.spectrum * number);
     if (what_.protect) {
-      at_.in = take(group_ * parts_ * sums);
-      at_.out = take(group_ * parts_ * sums);
-      at_.sums_of_kernel = take(parts_ * sums);
+      at_.in = take(group_ * block_.parts * sums);
+      at_.out = take(group_ * block_.parts * sums);
+      at_.sums_of_kernel = take(block_.parts * sums);
       at_.judged = take(group_ * static_cast<std::int64_t>(sizeof(convolve_judgement)));
     }
     workspaces_.emplace(device_, ballast::cuda::k_ring_bytes + all);
@@ -158,11 +159,15 @@ class blocks_on_device final : public device_convolution {
   convolution_on_device what_;
   std::vector<divided_axis> axes_;
   std::shared_ptr<ballast::cuda::device> device_;
-  std::int64_t width_;                                    // bytes of an element
-  std::int64_t points_ = 1, spectrum_ = 1, parts_ = 1;    // of a block: elements, numbers of its spectrum, tiles
-  std::int64_t signal_ = 1, kernel_ = 1, out_count_ = 1;  // elements
-  // A group has `rows_` blocks along axis `along_`, which has the most, and all blocks along the others.
-  std::int64_t blocks_ = 1, rows_ = 1, group_ = 1, groups_ = 1;
+  std::int64_t width_;  // bytes of an element
+  struct {
+    std::int64_t signal = 1, kernel = 1, out = 1;
+  } elements_;
+  struct {
+    std::int64_t points = 1, spectrum = 1, parts = 1;  // elements, numbers of the spectrum, tiles
+  } block_;
+  // A group has `rows_` blocks along axis `along_`, which has the most, and all blocks along the others: `group_` blocks.
+  std::int64_t rows_ = 1, group_ = 1, groups_ = 1;
   std::size_t along_ = 0;
   std::unique_ptr<transform> of_kernel_, forward_, backward_;
   double scale_ = 1;
@@ -220,10 +225,12 @@ class blocks_on_device<T, Axes>::execution_of {
     const auto made = [this](std::unique_ptr<run::pending>& each) {
       if (what_.scheme == "offline") std::exchange(each, nullptr)->collect(seen_);
     };
-    pad_kernel();
+    pad(-1, k_pad);
+    if (what_.protect) pad(-1, k_pad_check);
     transforms[0] = transform_by(*plan_.of_kernel_, plan_.at_.kernel, plan_.at_.spectrum_of_kernel, direction::forward, 1);
     made(transforms[0]);
-    pad_signal(group);
+    pad(group, k_pad);
+    if (what_.protect) pad(group, k_pad_check);
     transforms[1] = transform_by(*plan_.forward_, plan_.at_.blocks, plan_.at_.spectra, direction::forward, 1);
     made(transforms[1]);
     multiply(group, k_product);
@@ -252,7 +259,7 @@ class blocks_on_device<T, Axes>::execution_of {
   std::int64_t lead_of(std::int64_t group) const { return group == 0 ? 0 : first_of(group - 1) + plan_.rows_ - first_of(group); }
 
   std::unique_ptr<run::pending> transform_by(const transform& by, std::int64_t from, std::int64_t to, direction way, double scale) const {
-    const double check_scale = way == direction::forward ? 1 : 1 / static_cast<double>(plan_.points_);
+    const double check_scale = way == direction::forward ? 1 : 1 / static_cast<double>(plan_.block_.points);
     return by.enqueue(memory<void>(from), memory<void>(to),
                       {way, scale, check_scale, false, how_.protection, 1, how_.stream, {}, seen_, injector_});
   }
@@ -272,45 +279,37 @@ class blocks_on_device<T, Axes>::execution_of {
       made.turn[i] = i > 0 ? rest % axis.length : rest;
       rest /= axis.length;
     }
-    made.points = plan_.points_;
-    made.parts = plan_.parts_;
-    made.tiles = kernel ? plan_.parts_ : plan_.groups_ * plan_.group_ * plan_.parts_;
-    made.first_tile = kernel ? 0 : group * plan_.group_ * plan_.parts_;
+    made.points = plan_.block_.points;
+    made.parts = plan_.block_.parts;
+    made.tiles = kernel ? plan_.block_.parts : plan_.groups_ * plan_.group_ * plan_.block_.parts;
+    made.first_tile = kernel ? 0 : group * plan_.group_ * plan_.block_.parts;
     made.axes = static_cast<std::int32_t>(plan_.axes_.size());
     return made;
   }
 
-  void pad_kernel() const {
-    convolve_pad_arguments<Axes> a{};
-    a.blocks = blocks_of(-1);
-    a.from = kernel_;
-    a.to = memory<void>(plan_.at_.kernel);
-    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) a.count[i] = plan_.axes_[i].kernel;
-    a.elements = plan_.kernel_;
-    a.reversed = what_.kernel_reversed ? 1 : 0;
-    pad(1, plan_.at_.sums_of_kernel, a);
-  }
-  void pad_signal(std::int64_t group) const {
+  // Pads the blocks of a group, or the kernel (−1), or compares them with the operand: with arguments of its own, since wrong ones would
+  // pad and sum alike.
+  void pad(std::int64_t group, which_kernel by) const {
+    const bool kernel = group < 0, reversed = kernel ? what_.kernel_reversed : what_.signal_reversed;
     convolve_pad_arguments<Axes> a{};
     a.blocks = blocks_of(group);
-    a.from = signal_;
-    a.to = memory<void>(plan_.at_.blocks);
-    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) a.count[i] = plan_.axes_[i].signal;
-    a.elements = plan_.signal_;
-    a.reversed = what_.signal_reversed ? 1 : 0;
-    a.turn = 1;
-    pad(plan_.group_, plan_.at_.in, a);
-  }
-  // Pads blocks, and compares them with the operand.
-  void pad(std::int64_t blocks, std::int64_t sums, convolve_pad_arguments<Axes>& a) const {
+    a.from = kernel ? kernel_ : signal_;
+    a.to = memory<void>(kernel ? plan_.at_.kernel : plan_.at_.blocks);
+    a.elements = 1;
+    for (std::size_t i = 0; i < plan_.axes_.size(); ++i) {
+      a.count[i] = kernel ? plan_.axes_[i].kernel : plan_.axes_[i].signal;
+      a.elements *= a.count[i];
+    }
+    a.reversed = reversed ? 1 : 0;
+    a.turn = kernel ? 0 : 1;
     a.turns = 2;
-    work_.launch(*kernels_[k_pad], blocks * plan_.parts_, a);
-    if (!what_.protect) return;
-    a.powers = static_cast<const double*>(plan_.powers_->data());
-    std::ranges::copy(plan_.stride_, a.stride);
-    a.sums = memory<double>(sums);
-    a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
-    work_.launch(*kernels_[k_pad_check], blocks * plan_.parts_, a);
+    if (by == k_pad_check) {
+      a.powers = static_cast<const double*>(plan_.powers_->data());
+      std::ranges::copy(plan_.stride_, a.stride);
+      a.sums = memory<double>(kernel ? plan_.at_.sums_of_kernel : plan_.at_.in);
+      a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
+    }
+    work_.launch(*kernels_[by], (kernel ? 1 : plan_.group_) * plan_.block_.parts, a);
   }
 
   void multiply(std::int64_t group, which_kernel by) const {
@@ -318,8 +317,8 @@ class blocks_on_device<T, Axes>::execution_of {
     a.from = memory<void>(plan_.at_.spectra);
     a.kernel = memory<void>(plan_.at_.spectrum_of_kernel);
     a.to = memory<void>(plan_.at_.products);
-    a.points = plan_.spectrum_;
-    a.parts = divided(plan_.spectrum_, k_convolve_tile);
+    a.points = plan_.block_.spectrum;
+    a.parts = divided(plan_.block_.spectrum, k_convolve_tile);
     a.first_tile = group * plan_.group_ * a.parts;
     a.tiles = plan_.groups_ * plan_.group_ * a.parts;
     a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
@@ -345,18 +344,18 @@ class blocks_on_device<T, Axes>::execution_of {
       std::ranges::copy(plan_.stride_, a.stride);
       a.sums = memory<double>(plan_.at_.out);
     }
-    work_.launch(*kernels_[by], plan_.group_ * plan_.parts_, a);
+    work_.launch(*kernels_[by], plan_.group_ * plan_.block_.parts, a);
   }
 
   // Compares the sums of each block. The threshold is that of the host (api/convolution_blocks.cpp).
   void compare(std::int64_t group) const {
-    const auto points = static_cast<double>(plan_.points_);
+    const auto points = static_cast<double>(plan_.block_.points);
     convolve_judge_arguments a{};
     a.in = memory<double>(plan_.at_.in);
     a.kernel = memory<double>(plan_.at_.sums_of_kernel);
     a.out = memory<double>(plan_.at_.out);
     a.blocks = plan_.group_;
-    a.parts = plan_.parts_;
+    a.parts = plan_.block_.parts;
     a.first_block = group * plan_.group_;
     a.all_blocks = plan_.groups_ * plan_.group_;
     a.relative = k_kappa * abft::unit_roundoff<T> * std::sqrt(std::log2(points) + 7);
@@ -367,7 +366,7 @@ class blocks_on_device<T, Axes>::execution_of {
     a.judged = memory<convolve_judgement>(plan_.at_.judged);
     a.verdict = memory<convolve_verdict>(plan_.at_.verdict);
     constexpr std::int64_t k_parts_of_warp = 16;  // a warp would read more of them one after the other
-    if (plan_.parts_ > k_parts_of_warp)
+    if (plan_.block_.parts > k_parts_of_warp)
       work_.launch(*kernels_[k_judge_wide], plan_.group_, a);
     else
       work_.launch(*kernels_[k_judge], divided(plan_.group_, k_convolve_threads / 32), a);
@@ -415,9 +414,9 @@ template <class T, int Axes>
 void blocks_on_device<T, Axes>::run(const void* signal, const void* kernel, void* out, const run::settings& how, run::recorder& seen,
                                     inject::active_injector& injector) const {
   ballast::cuda::device_staging staging(device_, how.stream);
-  signal = staging.read(signal, signal_ * width_);
-  kernel = staging.read(kernel, kernel_ * width_);
-  out = staging.write(out, out_count_ * width_);
+  signal = staging.read(signal, elements_.signal * width_);
+  kernel = staging.read(kernel, elements_.kernel * width_);
+  out = staging.write(out, elements_.out * width_);
   execution_of(*this, signal, kernel, out, how, seen, injector).run();
   if (!seen.uncorrectable()) staging.commit();
 }

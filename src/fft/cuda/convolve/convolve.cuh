@@ -104,7 +104,7 @@ template <int Rank>
 struct convolve_index {
   std::int64_t at[k_most_axes<Rank>];
 
-  // The index of a number in a dense array of these lengths. The first one is never used: the number may lie behind the array.
+  // The index of a number in a dense array of these lengths. The first length has no effect: the number may be one after the last.
   __device__ __forceinline__ convolve_index(std::int64_t number, const std::int64_t* lengths, int axes) {
 #pragma unroll
     for (int i = axes - 1; i > 0; --i) {
