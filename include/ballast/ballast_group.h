@@ -61,8 +61,8 @@ BALLAST_C_API int32_t ballast_group_place(const ballast_group* group, int32_t* r
 // Returns when every rank has called it. Errors: rank_lost.
 BALLAST_C_API int32_t ballast_group_barrier(const ballast_group* group, ballast_error* error);
 // This rank does not make the call that comes next: the other ranks leave that call at once with BALLAST_INTERNAL_ERROR and a message
-// that names this rank, instead of waiting for `patience`. For a caller who refuses arguments himself: a call that fails has told the
-// others. Errors: device_error.
+// that names this rank, instead of waiting for `patience`. For a caller who refuses arguments himself, or whose handle of a plan or of
+// factors is null: a call that fails otherwise has told the others. Errors: device_error.
 BALLAST_C_API int32_t ballast_group_leave_call(const ballast_group* group, ballast_error* error);
 // The group of calls with these options; null: none. A group and the option `devices` exclude each other: plans refuse both together.
 BALLAST_C_API int32_t ballast_options_set_group(ballast_options* options, const ballast_group* group, ballast_error* error);

@@ -18,6 +18,7 @@ from ctypes import byref, c_int, c_size_t, c_void_p
 ROUNDS = 9
 C2C, Z2Z, FORWARD, INVERSE = 0x29, 0x69, -1, 1
 INPLACE, TO_DEVICE, TO_HOST, BETWEEN = 2, 0, 1, 2
+COPIES = (" from the host", " to the host", " between descriptors")
 TOKEN = re.compile(r"fft_c2c_(f32|f64)_n(\d+)x(\d+)(?:x(\d+))?_b1_fwd")
 
 
@@ -44,8 +45,8 @@ class Devices:
         if status != 0:
             raise RuntimeError(f"{name}: expected 0, got {status}")
 
-    def call(self, name, *arguments):
-        self.check(getattr(self.runtime if name.startswith("cuda") else self.cufft, name)(*arguments), name)
+    def call(self, name, *arguments, what=""):
+        self.check(getattr(self.runtime if name.startswith("cuda") else self.cufft, name)(*arguments), name + what)
 
     def wait(self):
         for device in range(self.count):
@@ -127,20 +128,23 @@ def on_all(np, at, shape, double, data, right):
             at.call("cufftXtMalloc", plan, byref(each), c_int(INPLACE))
         execute = "cufftXtExecDescriptorZ2Z" if double else "cufftXtExecDescriptorC2C"
         transform = lambda way=FORWARD: at.call(execute, plan, there, there, c_int(way))
-        load = lambda: at.call("cufftXtMemcpy", plan, there, c_void_p(host.ctypes.data), c_int(TO_DEVICE))
+        copy = lambda to, source, kind: at.call("cufftXtMemcpy", plan, to, source, c_int(kind), what=COPIES[kind])
 
         def natural():
             transform()
-            at.call("cufftXtMemcpy", plan, other, there, c_int(BETWEEN))
+            copy(other, there, BETWEEN)
 
-        load()
+        memory = c_void_p(host.ctypes.data)
+        copy(there, memory, TO_DEVICE)
         transform()
-        at.call("cufftXtMemcpy", plan, c_void_p(host.ctypes.data), there, c_int(TO_HOST))
+        copy(memory, there, TO_HOST)
         error = error_of(np, host, right)
-        host[...] = 0
-        load()
-        # A transform leaves the array permuted, and the next one begins from natural order: the way back, which is not timed, restores it.
+        # A transform leaves the array permuted, and the next one begins from natural order, as does a copy from the host: the way back, which is not
+        # timed, restores it.
         back = lambda: transform(INVERSE)
+        back()
+        host[...] = 0
+        copy(there, memory, TO_DEVICE)
         return median_of(transform, at.wait, back), median_of(natural, at.wait, back), error
     finally:
         for each in (there, other):

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "abft/seal.hpp"
+#include "abft/word_sums.hpp"
 
 namespace ballast::wire {
 
@@ -34,7 +35,7 @@ struct head {
   std::uint64_t copy = 0;      // 0: sent for the first time
   std::uint64_t digest = 0;    // a hash of the data that all ranks must hold alike
   std::uint64_t length = 0;    // bytes of the body
-  std::uint64_t sums[2] = {};  // two sums over the body
+  std::uint64_t sums[2] = {};  // two sums over the body: abft::weighted_sums
   std::uint64_t seal = 0;      // a hash of the words above
 };
 
@@ -46,39 +47,13 @@ inline std::uint64_t seal_of_head(const head& value) {
   return made.bits();
 }
 
-// Two sums over the words of a body, each word times an odd weight of its number. Every change of one word changes both. The second sum
-// folds the top bit of a word down first: else two changes of top bits would cancel in both. The last word is filled up with zeros; the
-// length is in the head.
-inline void sum_body(std::span<const std::byte> body, std::uint64_t (&sums)[2]) {
-  constexpr std::uint64_t first = 0x9e3779b97f4a7c15u, second = 0xd6e8feb86659fd93u;
-  std::uint64_t a = 0, b = 0, place = 1;
-  const auto add = [&](std::uint64_t word) {
-    a += word * (first * place);
-    b += (word ^ word >> 31) * (second * place);
-    place += 2;
-  };
-  std::size_t i = 0;
-  for (; i + 8 <= body.size(); i += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, body.data() + i, 8);
-    add(word);
-  }
-  if (i < body.size()) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, body.data() + i, body.size() - i);
-    add(word);
-  }
-  sums[0] = a;
-  sums[1] = b;
-}
-
 inline std::span<const std::byte> body_of(std::span<const std::byte> message) { return message.subspan(sizeof(head)); }
 
 // Stores a head, whose length, sums and seal are computed here, before the body of a message.
 inline void seal_message(head value, bytes& message) {
   const std::span<const std::byte> body = body_of(message);
   value.length = body.size();
-  sum_body(body, value.sums);
+  abft::weighted_sums(body, value.sums);
   value.seal = seal_of_head(value);
   std::memcpy(message.data(), &value, sizeof value);
 }
@@ -109,7 +84,7 @@ inline bool read_head(std::span<const std::byte> message, head& value) {
 
 inline bool body_is_whole(std::span<const std::byte> message, const head& value) {
   std::uint64_t sums[2];
-  sum_body(body_of(message), sums);
+  abft::weighted_sums(body_of(message), sums);
   return sums[0] == value.sums[0] && sums[1] == value.sums[1];
 }
 

@@ -337,10 +337,18 @@ TEST(c_group_grid_errors, of_one_rank_end_all) {
         } else {
           expect(ballast_grid_factors_q(made, column_tensor(a, height, width), nullptr, with.seen, with.failed));
         }
+        // A null in place of a handle names no group, so that it tells nobody: the caller does.
+        if (rank == 2) {
+          EXPECT_EQ(ballast_grid_factors_q(nullptr, column_tensor(a, height, width), nullptr, with.seen, with.failed),
+                    BALLAST_INVALID_ARGUMENT);
+          with.right(ballast_group_leave_call(group, with.failed));
+        } else {
+          expect(ballast_grid_factors_q(made, column_tensor(a, height, width), nullptr, with.seen, with.failed));
+        }
         with.right(ballast_grid_factors_q(made, column_tensor(a, height, width), nullptr, with.seen, with.failed));
       },
       {}, 60);
-  EXPECT_EQ(named, 4 * 3);
+  EXPECT_EQ(named, 5 * 3);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -12,7 +13,7 @@
 
 #include <ballast/fft_group.hpp>
 
-#include "abft/seal.hpp"
+#include "abft/word_sums.hpp"
 
 namespace ballast::fft {
 
@@ -113,36 +114,25 @@ inline std::array<int, 3> loops_of(const box& part) {
   return made;
 }
 
-// The term of one element in the sum below: of one word, of two for complex numbers in double precision. A float fills half of its word.
-template <class Element>
-std::uint64_t term_of(const Element& x, std::int64_t number) {
-  std::uint64_t words[(sizeof(x) + 7) / 8] = {};
-  std::memcpy(words, &x, sizeof x);
-  const auto at = static_cast<std::uint64_t>(number) * std::size(words);
-  std::uint64_t made = abft::spread_hash(words[0], at);
-  if constexpr (std::size(words) == 2) made += abft::spread_hash(words[1], at + 1);
-  return made;
-}
-
 // The sum over a part of a box that follows its elements from the source of an exchange to the destination: of terms of their words and
 // their numbers in the whole array, so that it depends on every place, but not on the order of reading. It reads in the order of `part`.
+// An element is one word, or two if it is a complex number in double precision; a float fills half of its word.
 template <class Element>
 std::uint64_t sum_of(const Element* data, const places& at, const box& part, const lengths& shape) {
-  if (part.size() == 0) return 0;
+  constexpr int bytes = sizeof(Element) < 8 ? 4 : 8;
+  constexpr std::int64_t words = sizeof(Element) / bytes;
   const places all({.first = {}, .count = shape});
-  const auto [slow, middle, last] = loops_of(part);
-  const auto count = [&](int axis) { return part.count[static_cast<std::size_t>(axis)]; };
-  const std::int64_t elements = count(last), step = at.stride(last), next = all.stride(last), number = all.of(part);
-  data += at.of(part);
-  std::uint64_t sum = 0;
-  for (std::int64_t i = 0; i < count(slow); ++i) {
-    for (std::int64_t j = 0; j < count(middle); ++j) {
-      const Element* const from = data + i * at.stride(slow) + j * at.stride(middle);
-      const std::int64_t first = number + i * all.stride(slow) + j * all.stride(middle);
-      for (std::int64_t e = 0; e < elements; ++e) sum += term_of(from[e * step], first + e * next);
-    }
+  const std::array<int, 3> loops = loops_of(part);
+  abft::word_loops over;
+  for (std::size_t i = 0; i < 3; ++i) {
+    over.count[i] = part.count[static_cast<std::size_t>(loops[i])];
+    over.stride[i] = words * at.stride(loops[i]);
+    over.place[i] = words * all.stride(loops[i]);
   }
-  return sum;
+  over.count[3] = words;
+  over.stride[3] = over.place[3] = 1;
+  over.first = words * all.of(part);
+  return part.size() == 0 ? 0 : abft::spread_sum<bytes>(reinterpret_cast<const std::byte*>(data + at.of(part)), over);
 }
 
 // Copies a part from one memory to another: stretches that are contiguous in both, or, if the axes are ordered otherwise there, some
