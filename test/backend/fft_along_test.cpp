@@ -33,15 +33,18 @@ class fft_along : public testing::Test {
 using precisions = testing::Types<float, double>;
 TYPED_TEST_SUITE(fft_along, precisions);
 
-constexpr std::int64_t k_lengths[] = {8, 16, 32, 48, 64, 96, 128, 192, 256};
+constexpr std::int64_t k_lengths[] = {8, 12, 16, 32, 48, 64, 96, 128, 192, 256};
 
-// Returns the parity of signals as runs, computed scalar by scalar.
+// Lengths of groups: signals that are narrower than a vector, and as wide as it or some of it, with rests of all kinds.
+constexpr std::int64_t k_lengths_of_groups[] = {4, 5, 6, 7, 9, 10, 11, 13, 15, 18, 20, 36, 49, 60};
+
+// Returns the parity of signals as runs, or as one run, computed scalar by scalar.
 template <class T>
 std::uint64_t parity_of_runs(const cpu::signals_of<T>& of) {
   const int lanes = kernels<T>().lanes;
-  const int sets = cpu::sets_of_run(2 * of.points, lanes);
+  const int sets = of.as_run ? 1 : cpu::sets_of_run(2 * of.points, lanes);
   cpu::run_words<T> run;
-  for (int l = 0; l < of.used; ++l) run.add(of.base + l * of.stride, 2 * of.points, 0, lanes, l % sets);
+  for (int l = 0; l < of.used; ++l) run.add(of.base + l * of.stride, 2 * of.points, of.as_run ? 2 * l * of.points : 0, lanes, l % sets);
   return run.hash(lanes);
 }
 
@@ -88,7 +91,8 @@ struct short_signals {
         by(form::complex, n, 2, true),
         in(test::noise<T>(stride * lanes, static_cast<std::uint64_t>(n))),
         out(2 * n * lanes),
-        between(2 * n * lanes) {}
+        between(2 * n * lanes),
+        work(4 * n * lanes) {}
 
   cpu::short_call<T> call(int used, bool swapped) {
     cpu::short_call<T> made;
@@ -96,6 +100,7 @@ struct short_signals {
     made.to = out.data();
     made.to_stride = 2 * points;
     made.between = between.data();
+    made.work = work.data();
     made.swapped = swapped;
     return made;
   }
@@ -110,42 +115,66 @@ struct short_signals {
   std::int64_t stride;
   line<T> by;
   std::vector<T> in;
-  core::aligned_buffer<T> out, between;
+  core::aligned_buffer<T> out, between, work;
+
+  // Returns the error of `used` transformed signals, relative to their norm.
+  double error(int used, bool swapped) const {
+    double error = 0, size = 0;
+    for (int l = 0; l < used; ++l) {
+      std::vector<std::complex<wide<T>>> x;
+      for (std::int64_t j = 0; j < points; ++j) {
+        const T* z = in.data() + l * stride + 2 * j;
+        x.emplace_back(z[0], swapped ? -z[1] : z[1]);
+      }
+      const auto exact = dft(x);
+      for (std::int64_t k = 0; k < points; ++k) {
+        const T* y = out.data() + 2 * (l * points + k);
+        const auto want = exact[static_cast<std::size_t>(k)];
+        error += static_cast<double>(std::norm(want - std::complex<wide<T>>(y[0], swapped ? -y[1] : y[1])));
+        size += static_cast<double>(std::norm(want));
+      }
+    }
+    return std::sqrt(error / size);
+  }
 };
 
 TYPED_TEST(fft_along, is_accurate_both_ways_and_in_part) {
   using T = TypeParam;
+  // The bound of fft_property.cpp for such lengths.
+  const auto bound = [](std::int64_t n) { return 0.83 * abft::unit_roundoff<T> * std::sqrt(std::log2(n)); };
   for (const std::int64_t n : k_lengths) {
     short_signals<T> given(n, 6);
     ASSERT_NE(given.by.along(), nullptr) << n;
     for (const bool swapped : {false, true}) {
       for (const int used : {1, given.lanes - 1, given.lanes}) {
         given.run(used, swapped);
-        double error = 0, size = 0;
-        for (int l = 0; l < used; ++l) {
-          std::vector<std::complex<wide<T>>> x;
-          for (std::int64_t j = 0; j < n; ++j) {
-            const T* z = given.in.data() + l * given.stride + 2 * j;
-            x.emplace_back(z[0], swapped ? -z[1] : z[1]);
-          }
-          const auto exact = dft(x);
-          for (std::int64_t k = 0; k < n; ++k) {
-            const T* y = given.out.data() + 2 * (l * n + k);
-            const auto want = exact[static_cast<std::size_t>(k)];
-            error += static_cast<double>(std::norm(want - std::complex<wide<T>>(y[0], swapped ? -y[1] : y[1])));
-            size += static_cast<double>(std::norm(want));
-          }
-        }
-        // The bound of fft_property.cpp for such lengths.
-        EXPECT_LE(std::sqrt(error / size), 0.83 * abft::unit_roundoff<T> * std::sqrt(std::log2(n))) << n << " " << swapped << " " << used;
+        EXPECT_LE(given.error(used, swapped), bound(n)) << n << " " << swapped << " " << used;
+      }
+    }
+  }
+  for (const std::int64_t n : k_lengths_of_groups) {
+    short_signals<T> given(n, 6);
+    ASSERT_NE(given.by.along(), nullptr) << n;
+    for (const bool swapped : {false, true}) {
+      for (const int used : {1, given.lanes - 1, given.lanes}) {
+        given.run(used, swapped);
+        // A single short signal has too few numbers for their mean.
+        EXPECT_LE(given.error(used, swapped), (used == 1 ? 2 : 1) * bound(n)) << n << " " << swapped << " " << used;
       }
     }
   }
 }
 
-TYPED_TEST(fft_along, the_two_steps_apart_give_the_same_bits) {
+// Calls body(n) for all lengths that have code of their own.
+template <class Body>
+void for_short_lengths(Body&& body) {
+  for (const std::int64_t n : k_lengths) body(n);
+  for (const std::int64_t n : k_lengths_of_groups) body(n);
+}
+
+TYPED_TEST(fft_along, the_steps_apart_give_the_same_bits) {
   using T = TypeParam;
-  for (const std::int64_t n : k_lengths) {
+  for_short_lengths([](std::int64_t n) {
     short_signals<T> given(n);
     for (const bool swapped : {false, true}) {
       for (const int used : {1, given.lanes - 1, given.lanes}) {
@@ -156,7 +185,7 @@ TYPED_TEST(fft_along, the_two_steps_apart_give_the_same_bits) {
         EXPECT_TRUE(std::equal(whole.begin(), whole.end(), given.out.data())) << n << " " << swapped << " " << used;
       }
     }
-  }
+  });
 }
 
 // Encodes and sums by both codes. Each rounds its sums within the threshold of a clean line.
@@ -196,7 +225,7 @@ TYPED_TEST(fft_along, a_change_of_any_number_between_its_steps_is_seen) {
   using T = TypeParam;
   const auto& kernel = kernels<T>();
   for (const std::int64_t n : k_lengths) {
-    if (n == 8) continue;  // there is nothing between its load and its only butterfly
+    if (kernel.shape_of_short(n).second == 1) continue;  // there is nothing between its load and its only butterfly
     short_signals<T> given(n);
     const auto points = static_cast<double>(n);
     cpu::lane_sums input, output;
@@ -222,7 +251,7 @@ TYPED_TEST(fft_along, a_change_of_any_number_between_its_steps_is_seen) {
       cpu::lane_verdicts verdicts;
       const double least = fft::thresholds::residual<T>(points, 0, k_kappa) + fft::thresholds::output_underflow<T>(points);
       const double factor = fft::thresholds::residual<T>(points, 1, k_kappa) - fft::thresholds::residual<T>(points, 0, k_kappa);
-      kernel.set_thresholds(input, given.lanes, factor, least, 0, 1e300, verdicts);
+      kernel.set_thresholds(input, given.lanes, {{factor, factor}, {least, least}}, 0, 1e300, verdicts);
       kernel.compare(input, output, 1, verdicts);
       for (int l = 0; l < given.lanes; ++l) {
         const bool passes = verdicts.word[0][l] == cpu::k_lane_pass && verdicts.word[1][l] == cpu::k_lane_pass;
@@ -239,11 +268,18 @@ TYPED_TEST(fft_along, a_change_of_any_number_between_its_steps_is_seen) {
 TYPED_TEST(fft_along, the_store_has_the_parity_of_what_it_stores) {
   using T = TypeParam;
   const auto& kernel = kernels<T>();
-  const std::int64_t n = 32;
-  short_signals<T> given(n);
-  // One run may begin anywhere.
-  for (const auto& [stream, gap, begin] :
-       {std::array{0, 1, 0}, std::array{1, 1, 0}, std::array{0, 0, 6}, std::array{1, 0, 0}, std::array{1, 0, 6}}) {
+  // One run may begin anywhere. Signals that were computed twice are one run for their parity.
+  for (const auto& [n, stream, gap, begin] :
+       {std::array{32, 0, 1, 0}, std::array{32, 1, 1, 0}, std::array{32, 0, 0, 6}, std::array{32, 1, 0, 0}, std::array{32, 1, 0, 6},
+        std::array{12, 0, 1, 0}, std::array{12, 0, 0, 6}, std::array{12, 1, 0, 0}, std::array{12, 1, 0, 6}, std::array{7, 0, 1, 0},
+        std::array{7, 0, 0, 6}, std::array{7, 1, 0, 2}, std::array{7, 1, 0, 0}}) {
+    short_signals<T> given(n);
+    const bool as_run = n != 32;
+    const auto results = [&](int used) {
+      cpu::signals_of<T> made = given.results(used);
+      made.as_run = as_run;
+      return made;
+    };
     for (const int used : {1, given.lanes - 1, given.lanes}) {
       given.run(used, false);
       const std::int64_t stride = 2 * n + gap * 2 * given.lanes;
@@ -257,21 +293,23 @@ TYPED_TEST(fft_along, the_store_has_the_parity_of_what_it_stores) {
       } stored{memory.data() + begin, stride * given.lanes};
       std::fill_n(stored.data(), stored.size(), T(7));
       cpu::lane_sums sums;
-      kernel.sum_signals(given.results(used), given.by.along()->output_weights(false), sums);
-      ASSERT_EQ(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums));
+      if (as_run)
+        kernel.same_bits(given.out.data(), given.out.data(), 2 * n * used, {sums, sums});
+      else
+        kernel.sum_signals(results(used), given.by.along()->output_weights(false), sums);
+      ASSERT_EQ(kernel.store_signals(results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums));
       for (std::int64_t i = 0; i < stored.size(); ++i) {
         const std::int64_t l = i / stride, at = i % stride;
         ASSERT_EQ(stored[i], l < used && at < 2 * n ? given.out[l * 2 * n + at] : T(7)) << l << " " << at;
       }
       for (std::int64_t i = 0; i < 2 * n * used; ++i) {
         given.out[i] = -given.out[i];
-        ASSERT_NE(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums)) << i;
+        ASSERT_NE(kernel.store_signals(results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums)) << i;
         given.out[i] = -given.out[i];
       }
       change_registers(given.out.data(), 2 * n * used, stream != 0 && gap == 0 ? (given.lanes - begin % given.lanes) % given.lanes : 0,
                        [&, stream = stream](std::int64_t i) {
-                         ASSERT_NE(kernel.store_signals(given.results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums))
-                             << i;
+                         ASSERT_NE(kernel.store_signals(results(used), stored.data(), stride, stream != 0), cpu::parity_of(sums)) << i;
                        });
     }
   }
@@ -283,22 +321,25 @@ TYPED_TEST(fft_along, a_second_computation_sees_any_changed_bit) {
   using T = TypeParam;
   const auto& kernel = kernels<T>();
   int lengths = 0;
-  for (const std::int64_t n : k_lengths) {
-    if (!cpu::along_line<T>::is_repeated(n)) continue;
+  for_short_lengths([&](std::int64_t n) {
+    if (!cpu::along_line<T>::is_repeated(n)) return;
     ++lengths;
     const cpu::along_line<T> by(form::complex, n, {}, {});
     for (const int used : {1, kernel.lanes - 1, 3 * kernel.lanes + 1}) {
       const std::int64_t stride = 2 * n + 6, scalars = 2 * n * used;
       const std::vector<T> in = test::noise<T>(stride * used, static_cast<std::uint64_t>(n));
-      core::aligned_buffer<T> out(2 * n * (used + kernel.lanes));
+      core::aligned_buffer<T> out(2 * n * (used + kernel.lanes)), pairs(out.size()), work(8 * n * kernel.lanes);
       for (const bool swapped : {false, true}) {
         cpu::short_call<T> call;
         call.from = {in.data(), stride, used, n};
         call.to = out.data();
         call.to_stride = 2 * n;
+        call.work = work.data();
+        call.groups = 2;
+        call.pairs = pairs.data();
         call.swapped = swapped;
         by.run(call, false, [](auto&&...) {});
-        const cpu::signals_of<T> results = {out.data(), 2 * n, used, n};
+        const cpu::signals_of<T> results = {out.data(), 2 * n, used, n, true};
         cpu::lane_sums own, others;
         const cpu::parity_pair sums = {own, others};
         ASSERT_TRUE(by.repeats(call, sums)) << n << " " << used;
@@ -322,8 +363,8 @@ TYPED_TEST(fft_along, a_second_computation_sees_any_changed_bit) {
         EXPECT_FALSE(kernel.same_bits(out.data(), other.data(), scalars, sums));
       }
     }
-  }
-  EXPECT_GE(lengths, 1);
+  });
+  EXPECT_GE(lengths, 8);
 }
 
 // Numbers of a run that are stored have the parity of those that were compared.
@@ -427,7 +468,7 @@ void for_lines_along(Body&& body) {
   for (const form kind : {form::complex, form::real_forward, form::real_inverse}) {
     for (const std::int64_t n : {32, 64, 512, 768, 1024, 4096}) {
       const std::int64_t points = kind == form::complex ? n : n / 2;
-      if (!cpu::along_line<T>::exists(points) || (kind == form::complex && n <= cpu::k_longest_short)) continue;
+      if (!cpu::along_line<T>::exists(points, kind != form::complex) || (kind == form::complex && n <= cpu::k_longest_short)) continue;
       ++seen;
       for (const bool swapped : {false, true}) {
         if (kind == form::complex || swapped == (kind == form::real_inverse)) body(kind, n, swapped);
@@ -538,7 +579,7 @@ TYPED_TEST(fft_along, a_change_after_any_step_is_seen) {
       const double kappa = k_kappa * given.by.sensitivity();
       const double least = fft::thresholds::residual<T>(points, 0, kappa) + fft::thresholds::output_underflow<T>(points);
       const double factor = fft::thresholds::residual<T>(points, 1, kappa) - fft::thresholds::residual<T>(points, 0, kappa);
-      kernel.set_thresholds(input, lanes, factor, least, 0, 1e300, verdicts);
+      kernel.set_thresholds(input, lanes, {{factor, factor}, {least, least}}, 0, 1e300, verdicts);
       kernel.compare(input, output, 1, verdicts);
     };
     const auto passes = [](const cpu::lane_verdicts& verdicts, int l) {

@@ -23,7 +23,9 @@ class host_target final : public target {
   double floor_of(const fft_case& each) const override { return is_repeated(each) ? 0 : floor(); }
   bool has(const fft_case& each, inject::site where) const override {
     if (!is_repeated(each)) return true;
-    return where != site::threshold && (where != site::twiddle || each.problem().shape.back() > 8);
+    // Short lines of one butterfly have no factors, unless it is an odd one.
+    const std::int64_t n = each.problem().shape.back();
+    return where != site::threshold && (where != site::twiddle || (n != 4 && n != 8 && n != 12));
   }
   execution how(std::uint64_t order, protection guard) const override {
     return {.backend = which_, .threads = static_cast<int>(1 + (order - 1) % 3), .protection = guard};

@@ -170,6 +170,27 @@ TEST_P(fft_many_lines_test, are_accurate) {
 
 INSTANTIATE_TEST_SUITE_P(fft, fft_many_lines_test, testing::ValuesIn(in_both({{4096}})), host_name);
 
+// Windows of one run that begin one number apart: signals whose numbers are shared.
+class fft_windows_test : public testing::TestWithParam<host_case> {};
+
+TEST_P(fft_windows_test, are_accurate) {
+  with(GetParam().type, [&]<class T>() {
+    const std::int64_t n = GetParam().shape[0], batch = 37;
+    problem windows = line_problem<T>(n, batch);
+    windows.input = {.strides = {1}, .distance = 1};
+    windows.output = {.strides = {1}, .distance = n};
+    const subject<T> given(windows, direction::forward, 18);
+    for (const protection guard : {protection::off, protection::correct}) {
+      std::vector<T> out = given.fresh();
+      const report seen = given.run(plan(given.problem, on(backend::cpu, guard)), out);
+      ASSERT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+      for (std::int64_t b = 0; b < batch; ++b) EXPECT_LE(given.error(out, b), given.allowed()) << b;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(fft, fft_windows_test, testing::ValuesIn(in_both({{5}, {8}, {12}, {16}, {32}, {64}})), host_name);
+
 // ---- Clean intervals ----
 
 class fft_clean_test : public testing::TestWithParam<host_case> {

@@ -200,7 +200,7 @@ class struck_line {
     const double kappa = k_kappa * by_.sensitivity();
     const double least = fft::thresholds::residual<T>(points_, 0, kappa) + fft::thresholds::output_underflow<T>(points_);
     const double factor = fft::thresholds::residual<T>(points_, 1, kappa) - fft::thresholds::residual<T>(points_, 0, kappa);
-    kernels<T>().set_thresholds(input_, static_cast<int>(lanes_), factor, least, 0, 1e300, verdicts);
+    kernels<T>().set_thresholds(input_, static_cast<int>(lanes_), {{factor, factor}, {least, least}}, 0, 1e300, verdicts);
     kernels<T>().compare(input_, output_, 1, verdicts);
     return verdicts.word[0][l] != cpu::k_lane_pass || verdicts.word[1][l] != cpu::k_lane_pass;
   }

@@ -1,5 +1,6 @@
 // Short lines: the signals of a vector, the destination of results, and the second computation that is compared with them. Also
-// signals of 8 points, W at a time in registers: a vector has one part of one number of each. Both ends are transposed.
+// signals of 8 and 12 points, W at a time in registers: a vector has one part of one number of each. Both ends are transposed, by pieces of
+// a signal that are as wide as a vector, or half of one.
 // Layer: backend "cpu".
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/stages-inl.hpp"
@@ -52,7 +53,23 @@ struct group_of_signals {
   }
 };
 
-// The parities of two computations, as runs: signals are whole vectors.
+// Scalars of the narrower piece of a signal: two signals share a vector.
+constexpr int k_narrow = k_blocks > 1 ? W / 2 : W;
+
+// Returns Width scalars of each of W signals, lane by lane, before the transposition: those of signals l and l + Width, if a vector has
+// two.
+template <int Width>
+HWY_INLINE V load_piece(const T* const* from, int l, std::int64_t first) {
+  const D d;
+  if constexpr (Width == W) {
+    return hn::LoadU(d, from[l] + first);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, hn::LoadU(half, from[l + Width] + first), hn::LoadU(half, from[l] + first));
+  }
+}
+
+// The parities of two computations, as runs: the places of a signal go on where those of the one before it end.
 struct run_parities {
   run_parity own, others;
 
@@ -72,6 +89,13 @@ struct to_memory {
     else
       hn::StoreU(v, d, to);
   }
+  // Of signal l of a group: a whole vector of it, or the second half of a vector and as many scalars of signal l + W/2.
+  HWY_INLINE void piece(V v, T* const* to, int l, std::int64_t first) { row(v, to[l] + first); }
+  HWY_INLINE void narrow_piece(V v, T* const* to, int l, std::int64_t first) {
+    const hn::Half<D> half;
+    hn::StoreU(hn::LowerHalf(half, v), half, to[l] + first);
+    hn::StoreU(hn::UpperHalf(half, v), half, to[l + W / 2] + first);
+  }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
     if constexpr (Shared == 4) {
       const hn::Half<D> half;
@@ -86,13 +110,25 @@ struct to_memory {
   }
 };
 
-// Compares with what is there instead, and joins the parities of the numbers that it is given and of those that are there.
-template <int Shared>
+// Compares with what is there instead, and joins the parities of the numbers that it is given and of those that are there. WithHalves: each
+// signal ends with half a vector.
+template <int Shared, bool WithHalves = false>
 struct with_memory {
   // Half a vector of each of two signals, which begins with an even or with an odd half of theirs: the words of the latter join apart.
   word_vector differs, own, others, own_odd, others_odd;
+  // Ends of signals with even and with odd numbers, of two signals in a vector. Both halves have the same places.
+  word_vector own_end, others_end, own_end_odd, others_end_odd;
 
-  HWY_INLINE with_memory() : differs(hn::Zero(words())), own(differs), others(differs), own_odd(differs), others_odd(differs) {}
+  HWY_INLINE with_memory()
+      : differs(hn::Zero(words())),
+        own(differs),
+        others(differs),
+        own_odd(differs),
+        others_odd(differs),
+        own_end(differs),
+        others_end(differs),
+        own_end_odd(differs),
+        others_end_odd(differs) {}
 
   HWY_INLINE void compare(V v, V there) { compare(v, there, own, others); }
   HWY_INLINE void compare(V v, V there, word_vector& to_own, word_vector& to_others) {
@@ -103,6 +139,16 @@ struct with_memory {
     to_others = hn::Xor(to_others, y);
   }
   HWY_INLINE void row(V v, const T* to) { compare(v, hn::LoadU(D(), to)); }
+  // Signals are turned: lane l has one with an odd number if l is even. It begins with the second half of the places.
+  HWY_INLINE void piece(V v, T* const* to, int l, std::int64_t first) {
+    const V there = hn::LoadU(D(), to[l] + first);
+    const bool odd = WithHalves && l % 2 == 0;
+    compare(v, there, odd ? own_odd : own, odd ? others_odd : others);
+  }
+  HWY_INLINE void narrow_piece(V v, T* const* to, int l, std::int64_t first) {
+    const bool odd = l % 2 == 0;
+    compare(v, load_piece<W / 2>(to, l, first), odd ? own_end_odd : own_end, odd ? others_end_odd : others_end);
+  }
   HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
     const D d;
     if constexpr (Shared == 4) {
@@ -129,11 +175,25 @@ struct with_memory {
       to.own.add(own, 0);
       to.others.add(others, 0);
     }
+    if constexpr (WithHalves) {
+      const words d;
+      const hn::Half<words> half;
+      const auto both = [&](word_vector x) HWY_ATTR {
+        return hn::Xor(hn::ZeroExtendVector(d, hn::LowerHalf(half, x)), hn::ZeroExtendVector(d, hn::UpperHalf(half, x)));
+      };
+      to.own.add(own_odd, W / 2);
+      to.others.add(others_odd, W / 2);
+      to.own.add(both(own_end), 0);
+      to.others.add(both(others_end), 0);
+      to.own.add(both(own_end_odd), W / 2);
+      to.others.add(both(others_end_odd), W / 2);
+    }
   }
   HWY_INLINE bool same() const { return hn::AllTrue(words(), hn::Eq(differs, hn::Zero(words()))); }
 };
 
-bool same_bits(const T* a, const T* b, std::int64_t scalars, const parity_pair& to) {
+// Compares two runs, and adds their parities.
+HWY_INLINE bool compare_run(const T* a, const T* b, std::int64_t scalars, run_parities& to) {
   const D d;
   with_memory<1> by;
   std::int64_t i = 0;
@@ -142,16 +202,21 @@ bool same_bits(const T* a, const T* b, std::int64_t scalars, const parity_pair& 
     const auto rest = hn::FirstN(d, static_cast<std::size_t>(scalars - i));
     by.compare(hn::MaskedLoad(rest, d, a + i), hn::MaskedLoad(rest, d, b + i));
   }
-  run_parities made;
-  by.add_to(made);
-  made.put(to);
+  by.add_to(to);
   return by.same();
 }
 
-// Transforms again, by Line::lines(call, sink) for whole groups of Line::S signals, and compares with call.to.
+bool same_bits(const T* a, const T* b, std::int64_t scalars, const parity_pair& to) {
+  run_parities made;
+  const bool same = compare_run(a, b, scalars, made);
+  made.put(to);
+  return same;
+}
+
+// Transforms again, by Line::lines(call, sink) for whole groups of Line::S signals, and compares with call.to, one run.
 template <class Line, bool Swapped>
 HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
-  with_memory<Line::k_shared> by;
+  with_memory<Line::k_shared, Line::k_has_halves> by;
   short_call<T> part = call;
   part.from.used = call.from.used / Line::S * Line::S;
   Line::template lines<Swapped>(part, short_part::whole, by);
@@ -166,13 +231,8 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
     part.to_stride = scalars;
     to_memory<Line::k_shared, false> store;
     Line::template lines<Swapped>(part, short_part::whole, store);
-    with_memory<1> last;
-    for (int l = 0; l < rest; ++l) {
-      for (std::int64_t i = 0; i < scalars; i += W)
-        last.row(hn::Load(D(), made + l * scalars + i), call.to + (call.from.used - rest + l) * call.to_stride + i);
-    }
-    last.add_to(all);
-    same = last.same();
+    // Signals before the rest are whole vectors in all.
+    same = compare_run(made, call.to + (call.from.used - rest) * call.to_stride, rest * scalars, all);
   }
   by.add_to(all);
   all.put(to);
@@ -186,41 +246,54 @@ struct across {
   static constexpr int S = W;
   static constexpr int k_shared = 1;  // a vector of results is one signal's
   static constexpr int k_points = N;
-  static constexpr int k_pieces = 2 * N / W;  // vectors of a signal in memory
-  static_assert(2 * N % W == 0);
+  static constexpr int k_pieces = 2 * N / W;  // whole vectors of a signal in memory
+  static constexpr bool k_has_halves = 2 * N % W != 0;
+  static_assert(!k_has_halves || (2 * N % W == k_narrow && 2 * k_narrow == W));
+
+  template <int Width, bool Swapped>
+  static HWY_INLINE void load_numbers(const T* const* from, int first, complex_vector* x) {
+    V v[Width];
+#pragma GCC unroll 16
+    for (int l = 0; l < Width; ++l) v[l] = load_piece<Width>(from, l, first);
+    transpose<Width>(v);
+#pragma GCC unroll 8
+    for (int i = 0; i < Width / 2; ++i) {
+      const complex_vector z = {v[2 * i], v[2 * i + 1]};
+      x[first / 2 + i] = Swapped ? complex_vector{z.im, z.re} : z;
+    }
+  }
 
   template <bool Swapped>
   static HWY_INLINE void load(const T* const* from, complex_vector* x) {
-    const D d;
 #pragma GCC unroll 8
-    for (int p = 0; p < k_pieces; ++p) {
-      V v[W];
+    for (int p = 0; p < k_pieces; ++p) load_numbers<W, Swapped>(from, p * W, x);
+    if constexpr (k_has_halves) load_numbers<k_narrow, Swapped>(from, k_pieces * W, x);
+  }
+
+  template <int Width, bool Swapped, class Sink>
+  static HWY_INLINE void store_numbers(const complex_vector* x, int first, T* const* to, Sink& sink) {
+    V v[Width];
+#pragma GCC unroll 8
+    for (int i = 0; i < Width / 2; ++i) {
+      const complex_vector& z = x[first / 2 + i];
+      v[2 * i] = Swapped ? z.im : z.re;
+      v[2 * i + 1] = Swapped ? z.re : z.im;
+    }
+    transpose<Width>(v);
 #pragma GCC unroll 16
-      for (int l = 0; l < W; ++l) v[l] = hn::LoadU(d, from[l] + p * W);
-      transpose(v);
-#pragma GCC unroll 8
-      for (int i = 0; i < W / 2; ++i) {
-        const complex_vector z = {v[2 * i], v[2 * i + 1]};
-        x[p * W / 2 + i] = Swapped ? complex_vector{z.im, z.re} : z;
-      }
+    for (int l = 0; l < Width; ++l) {
+      if constexpr (Width == W)
+        sink.piece(v[l], to, l, first);
+      else
+        sink.narrow_piece(v[l], to, l, first);
     }
   }
 
   template <bool Swapped, class Sink>
   static HWY_INLINE void store(const complex_vector* x, T* const* to, Sink& sink) {
 #pragma GCC unroll 8
-    for (int p = 0; p < k_pieces; ++p) {
-      V v[W];
-#pragma GCC unroll 8
-      for (int i = 0; i < W / 2; ++i) {
-        const complex_vector& z = x[p * W / 2 + i];
-        v[2 * i] = Swapped ? z.im : z.re;
-        v[2 * i + 1] = Swapped ? z.re : z.im;
-      }
-      transpose(v);
-#pragma GCC unroll 16
-      for (int l = 0; l < W; ++l) sink.row(v[l], to[l] + p * W);
-    }
+    for (int p = 0; p < k_pieces; ++p) store_numbers<W, Swapped>(x, p * W, to, sink);
+    if constexpr (k_has_halves) store_numbers<k_narrow, Swapped>(x, k_pieces * W, to, sink);
   }
 
   template <bool Swapped, class Sink>

@@ -44,6 +44,7 @@ struct along {
   static constexpr int L = HWY_MIN(W, std::gcd(R1, R2));
   static constexpr int S = W / L;
   static constexpr int k_shared = S;  // signals in two vectors of results
+  static constexpr bool k_has_halves = false;
   static constexpr int k_points = R1 * R2;
   static constexpr int k_chunks = R2 / L;  // vectors in a row of the input
   static constexpr int k_parts = R1 / L;   // vectors in a row of the output
@@ -143,6 +144,7 @@ struct along {
 short_shape shape_of_short(std::int64_t n) {
   switch (n) {
     case 8: return across<8>::shape();
+    case 12: return across<12>::shape();
     case 16: return along<4, 4>::shape();
     case 32: return along<8, 4>::shape();
     case 48: return along<4, 12>::shape();
@@ -158,6 +160,7 @@ short_shape shape_of_short(std::int64_t n) {
 void short_lines(const short_call<T>& call, short_part part) {
   switch (call.from.points) {
     case 8: return run_lines<across<8> >(call, part);
+    case 12: return run_lines<across<12> >(call, part);
     case 16: return run_lines<along<4, 4> >(call, part);
     case 32: return run_lines<along<8, 4> >(call, part);
     case 48: return run_lines<along<4, 12> >(call, part);
@@ -172,6 +175,7 @@ void short_lines(const short_call<T>& call, short_part part) {
 bool repeat_lines(const short_call<T>& call, const parity_pair& to) {
   switch (call.from.points) {
     case 8: return repeat_lines_of<across<8> >(call, to);
+    case 12: return repeat_lines_of<across<12> >(call, to);
     case 16: return repeat_lines_of<along<4, 4> >(call, to);
     default: return repeat_lines_of<along<8, 4> >(call, to);
   }
@@ -525,22 +529,24 @@ std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride,
   word_vector parity = hn::Zero(words());
   run_parity run;
   const std::int64_t scalars = 2 * of.points;
-  const int sets = sets_of_run(scalars, W);
-  if (stream && stride == scalars && of.stride == scalars) {
+  const int sets = of.as_run ? 1 : sets_of_run(scalars, W);
+  if ((stream || of.as_run) && stride == scalars && of.stride == scalars) {
     // One run, which may begin anywhere: whole vectors of it are stored past the cache.
     constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
-    const std::int64_t all = of.used * scalars;
-    const auto first = static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
+    const std::int64_t all = of.used * scalars, unit = of.as_run ? all : scalars;
+    const auto whole = static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
+    const std::int64_t first = stream ? HWY_MIN(whole, all) : 0;
     const std::int64_t end = first + (all - first) / (2 * W) * (2 * W);
-    if (sets == 1) {
-      store_vectors<true>(of.base + first, end - first, to + first, parity);
-      run.add(parity, first);
-    } else {
+    if (sets != 1) {
       stream_signals(of, to, first, end, run);
+    } else {
+      stream ? store_vectors<true>(of.base + first, end - first, to + first, parity)
+             : store_vectors<false>(of.base + first, end - first, to + first, parity);
+      run.add(parity, first);
     }
     run.add_scalars(store_rest(of.base, first, to), first, 0);
     for (std::int64_t i = end; i < all;) {
-      const std::int64_t place = i % scalars, count = HWY_MIN(scalars - place, all - i);
+      const std::int64_t place = i % unit, count = HWY_MIN(unit - place, all - i);
       run.add_scalars(store_rest(of.base + i, count, to + i), count, place, static_cast<int>(i / scalars % sets));
       i += count;
     }
@@ -555,9 +561,10 @@ std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride,
     else
       store_vectors<false>(from, pairs, at, parity);
     if (pairs < whole) store_vector(from + pairs, at + pairs, stream, parity);
-    if (whole < scalars) run.add_scalars(store_rest(from + whole, scalars - whole, at + whole), scalars - whole, whole, l % sets);
-    if (sets == 1) continue;
-    run.add(parity, 0, l % 2);
+    const std::int64_t before = of.as_run ? l * scalars : 0;
+    if (whole < scalars) run.add_scalars(store_rest(from + whole, scalars - whole, at + whole), scalars - whole, before + whole, l % sets);
+    if (scalars == whole) continue;
+    run.add(parity, before, l % sets);
     parity = hn::Zero(words());
   }
   run.add(parity, 0);

@@ -81,19 +81,35 @@ template core::aligned_buffer<float> weights_along(const std::vector<float>&, in
 template core::aligned_buffer<double> weights_along(const std::vector<double>&, int, std::int64_t);
 
 template <class T>
-bool along_line<T>::exists(std::int64_t points) {
-  return kernels<T>().shape_of_short(points).first != 0 || first_step_of<T>(points) != 0;
+bool along_line<T>::exists(std::int64_t points, bool of_reals) {
+  return kernels<T>().shape_of_short(points).first != 0 || first_step_of<T>(points) != 0 || (!of_reals && goes_by_groups(points));
+}
+
+template <class T>
+bool along_line<T>::goes_by_groups(std::int64_t points) {
+  return kernels<T>().lanes > 1 && points >= k_shortest_of_groups && points <= k_longest_of_groups &&
+         kernels<T>().shape_of_short(points).first == 0 && first_step_of<T>(points) == 0 && is_direct(points);
 }
 
 template <class T>
 bool along_line<T>::is_repeated(std::int64_t points) {
+  if (goes_by_groups(points)) return points <= k_longest_repeated_groups;
   const short_shape shape = kernels<T>().shape_of_short(points);
   return shape.first != 0 && points <= k_longest_repeated && kernels<T>().lanes > shape.columns;
 }
 
 template <class T>
 along_line<T>::along_line(form kind, std::int64_t n, const std::vector<T> (&input)[2], const std::vector<T> (&output)[2])
-    : form_(kind), points_(kind == form::complex ? n : n / 2), shape_(kernels<T>().shape_of_short(points_)) {
+    : form_(kind),
+      points_(kind == form::complex ? n : n / 2),
+      shape_(kernels<T>().shape_of_short(points_)),
+      by_groups_(kind == form::complex && goes_by_groups(points_)) {
+  if (by_groups_) {
+    for (auto* each : {&first_, &second_}) *each = std::make_unique<line<T>>(form::complex, points_, 0, false, false, false);
+    stages_ = first_->stages();
+    twiddle_steps_ = first_->twiddle_steps();
+    return;
+  }
   if (!is_short()) {
     const std::int64_t n1 = first_step_of<T>(points_);
     first_ = std::make_unique<line<T>>(form::complex, n1, 0, false);
@@ -154,11 +170,14 @@ core::aligned_buffer<T> along_line<T>::make_twiddles() const {
 
 template <class T>
 bool along_line<T>::keeps_to(int used) const {
-  return !is_short() || form_ == form::real_forward || used * shape_.columns % kernels<T>().lanes == 0;
+  const int lanes = kernels<T>().lanes;
+  if (by_groups_) return used % lanes == 0;
+  return !is_short() || form_ == form::real_forward || used * shape_.columns % lanes == 0;
 }
 
 template <class T>
 std::int64_t along_line<T>::signal_between(std::int64_t row, std::int64_t lane) const {
+  if (by_groups_) return row / points_ * kernels<T>().lanes + lane;
   const std::int64_t together = kernels<T>().lanes / shape_.columns;
   const std::int64_t rows =
       static_cast<std::int64_t>(shape_.first) * shape_.second / shape_.columns;  // the signals of one vector have so many
@@ -201,6 +220,12 @@ void along_line<T>::run(short_call<T> call, bool strikes, const striker<T>& stri
 
 template <class T>
 bool along_line<T>::repeats(short_call<T> call, const parity_pair& to) const {
+  if (by_groups_) {
+    const T* const made = call.to;
+    call.to = call.pairs;
+    repeat(call);
+    return kernels<T>().same_bits(made, call.to, call.from.used * call.to_stride, to);
+  }
   call.twiddles = twins_.data();
   call.turned = true;
   call.ahead = {};
@@ -212,12 +237,19 @@ void along_line<T>::repeat(short_call<T> call) const {
   call.twiddles = twins_.data();
   call.turned = true;
   call.ahead = {};
+  if (by_groups_) {
+    steps none;
+    run_groups(
+        call, false, [](auto&&...) {}, none);
+    return;
+  }
   call.later = {};
   kernels<T>().short_lines(call, short_part::whole);
 }
 
 template <class T>
 void along_line<T>::run_complex(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const {
+  if (by_groups_) return run_groups(call, strikes, strike, at);
   core::aligned_buffer<T> struck;
   call.twiddles = twiddles_.data();
   if constexpr (inject::active_injector::enabled) {
@@ -237,8 +269,8 @@ void along_line<T>::run_short(short_call<T>& call, bool strikes, const striker<T
   if constexpr (inject::active_injector::enabled) {
     if (strikes) {
       kernel.short_lines(call, short_part::first);
-      strike_between(call, strike, site::stage, at.stage++);
-      strike_between(call, strike, site::intermediate, 0);
+      strike_lanes(call.between, call.from.used, strike, site::stage, at.stage++);
+      strike_lanes(call.between, call.from.used, strike, site::intermediate, 0);
       kernel.short_lines(call, short_part::second);
       strike(site::stage, at.stage++, call.to, call.from.used * call.to_stride);
       return;
@@ -246,6 +278,37 @@ void along_line<T>::run_short(short_call<T>& call, bool strikes, const striker<T
   }
   static_cast<void>(strikes), static_cast<void>(strike), static_cast<void>(at);
   kernel.short_lines(call, short_part::whole);
+}
+
+// As many groups at a time as call.work has room for.
+template <class T>
+void along_line<T>::run_groups(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const {
+  const auto& kernel = kernels<T>();
+  const line<T>& transform = call.turned ? *second_ : *first_;
+  const int all = call.from.used;
+  const std::int64_t groups = (all + kernel.lanes - 1) / kernel.lanes, at_once = strikes ? groups : std::min(groups, call.groups);
+  T* const x = call.work;
+  T* const y = x + at_once * 2 * points_ * kernel.lanes;
+  read_ahead ahead = call.ahead;
+  ahead.per_step = (ahead.lines() + groups - 1) / groups;
+  const auto used_lanes = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
+    if (!strikes) return;
+    where == site::twiddle ? strike(where, step, data, scalars) : strike_lanes(data, all, strike, where, step);
+  };
+  const auto most = static_cast<int>(at_once * kernel.lanes);
+  for (int first = 0; first < all; first += most) {
+    call.from.used = std::min(most, all - first);
+    kernel.load_groups(call, x, ahead);
+    const T* const done = transform.run(x, y, call.swapped, {}, used_lanes, strikes, (call.from.used + kernel.lanes - 1) / kernel.lanes);
+    kernel.store_groups(call, done);
+    call.from.base += most * call.from.stride;
+    call.to += most * call.to_stride;
+    if (call.later.to != nullptr) call.later.to += most * call.later.stride;
+  }
+  if (strikes) {
+    at.stage = stages_;
+    at.twiddle = twiddle_steps_;
+  }
 }
 
 // Each signal takes all steps in turn, in the first-level cache, or with `strikes` each step takes all signals.
@@ -344,19 +407,19 @@ core::aligned_buffer<T> along_line<T>::struck_twiddles(const striker<T>& strike,
   return struck;
 }
 
-// Strikes the signals of a short line between its two steps.
+// Strikes `used` signals in rows of vectors (signal_between).
 template <class T>
-void along_line<T>::strike_between(const short_call<T>& call, const striker<T>& strike, inject::site where, std::int64_t step) const {
-  const std::int64_t lanes = kernels<T>().lanes, scalars = 2 * points_ * padded<T>(call.from.used);
-  const auto used = [&](std::int64_t i) { return signal_between(i / (2 * lanes), i % lanes) < call.from.used; };
+void along_line<T>::strike_lanes(T* rows, int used, const striker<T>& strike, inject::site where, std::int64_t step) const {
+  const std::int64_t lanes = kernels<T>().lanes, scalars = 2 * points_ * padded<T>(used);
+  const auto is_used = [&](std::int64_t i) { return signal_between(i / (2 * lanes), i % lanes) < used; };
   core::vector<T> compact;
   for (std::int64_t i = 0; i < scalars; ++i) {
-    if (used(i)) compact.push_back(call.between[i]);
+    if (is_used(i)) compact.push_back(rows[i]);
   }
   strike(where, step, compact.data(), static_cast<std::int64_t>(compact.size()));
   const T* next = compact.data();
   for (std::int64_t i = 0; i < scalars; ++i) {
-    if (used(i)) call.between[i] = *next++;
+    if (is_used(i)) rows[i] = *next++;
   }
 }
 

@@ -22,12 +22,17 @@ inline constexpr std::int64_t k_longest_along = 4096;
 template <class T>
 class along_line {
  public:
-  // Returns whether there is code for lines of `points` complex numbers: a kernel (short lines), or two steps by stages.
-  static bool exists(std::int64_t points);
+  // Returns whether there is code for lines of `points` complex numbers: a kernel (short lines), two steps by stages, or, for those that
+  // are not the lines of reals, groups.
+  static bool exists(std::int64_t points, bool of_reals);
 
   // Returns whether a second computation of a complex line costs less than its sums: the line is short, and `repeat` has other lanes for
   // each signal.
   static bool is_repeated(std::int64_t points);
+
+  // Returns whether W signals are transposed at both ends, to tiles: short lines of lengths without a kernel.
+  static bool goes_by_groups(std::int64_t points);
+  bool by_groups() const { return by_groups_; }
 
   // `kind` and n are those of the line. `input` and `output` are its weights for [swapped], in rows as encoder and output_sum have them;
   // empty without protection.
@@ -40,8 +45,8 @@ class along_line {
   // strikes: faults wait inside of the line. Then its steps run apart, each on all signals.
   void run(short_call<T> call, bool strikes, const striker<T>& strike) const;
 
-  // For is_repeated lines, with a second table of factors and each signal in other lanes: `repeats` transforms again and returns whether
-  // call.to has the same bits. `repeat` transforms into call.to.
+  // For is_repeated lines, with a second table of factors and each signal in other lanes: `repeats` transforms again, groups into
+  // call.pairs, and returns whether call.to has the same bits. `repeat` transforms into call.to.
   bool repeats(short_call<T> call, const parity_pair& to) const;
   void repeat(short_call<T> call) const;
 
@@ -58,7 +63,7 @@ class along_line {
   }
   along_weights<T> output_weights(bool swapped) const { return {output_[swapped].data(), form_ != form::real_inverse}; }
 
-  // Returns the signal to which vector lane `lane` of row `row` of call.between belongs, in a short line.
+  // Returns the signal to which vector lane `lane` of row `row` of call.between belongs, in a short line, or of the tiles of groups.
   std::int64_t signal_between(std::int64_t row, std::int64_t lane) const;
 
  private:
@@ -70,15 +75,17 @@ class along_line {
   core::aligned_buffer<T> make_twiddles() const;
   void run_complex(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_short(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
+  void run_groups(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_stages(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_pairs(const signals_of<T>& from, T* to, std::int64_t stride, bool strikes, const striker<T>& strike, steps& at) const;
   core::aligned_buffer<T> struck_twiddles(const striker<T>& strike, steps& at) const;
-  void strike_between(const short_call<T>& call, const striker<T>& strike, inject::site where, std::int64_t step) const;
+  void strike_lanes(T* rows, int used, const striker<T>& strike, inject::site where, std::int64_t step) const;
 
   form form_;
   std::int64_t points_;  // complex numbers of the transform
   short_shape shape_;    // zeros unless the line is short
-  // A longer line of n1 · n2 points: the transforms of both steps.
+  bool by_groups_;       // goes_by_groups, and not the line of reals
+  // A longer line of n1 · n2 points: the transforms of both steps. A line of groups: that of both computations.
   std::unique_ptr<line<T>> first_, second_;
   core::aligned_buffer<T> twiddles_;  // between the two steps
   core::aligned_buffer<T> twins_;     // the same for `repeat`

@@ -15,7 +15,10 @@ namespace ballast::fft::cpu {
 
 inline constexpr int k_longest_short = 256;    // points of a short line: one that has a kernel of its own
 inline constexpr int k_longest_repeated = 32;  // points of a line whose second computation costs less than its sums (docs/notebook/fft.md)
-inline constexpr int k_block = 16;             // rows summed in working precision before the sum is promoted
+// Points of a line of groups (kernel_table::load_groups), and of one whose second computation costs less than the sums of a tile. Half a
+// vector has no more scalars than the shortest signal.
+inline constexpr int k_shortest_of_groups = 4, k_longest_of_groups = 64, k_longest_repeated_groups = 20;
+inline constexpr int k_block = 16;  // rows summed in working precision before the sum is promoted
 
 // Weighted sums of the lanes of a tile: re and im for both weight vectors.
 struct alignas(64) lane_sums {
@@ -34,6 +37,12 @@ struct alignas(64) lane_verdicts {
 };
 inline constexpr std::uint64_t k_lane_pass = 0x5aa5c33c3cc3a55a;
 inline constexpr std::uint64_t k_lane_repeat = 0xa5c33c5aa53c5ac3;  // passes only if a second computation gives the same bits
+
+// threshold = factor · √squares + least. Two copies, for lane_verdicts::value and ::twin.
+struct lane_limits {
+  double factor[2] = {};
+  double least[2] = {};
+};
 
 // The input side. Weights are rows of 4 scalars (b₀.re, b₀.im, b₁.re, b₁.im) for complex-linear checks, or of 8 for real-linear ones (for
 // each vector: the contribution of re to (re, im) of the sum, then the contribution of im).
@@ -121,13 +130,15 @@ inline std::uint64_t parity_of(const lane_sums& sums) {
   return joined;
 }
 
-// Signals of `points` contiguous complex numbers, `stride` scalars apart.
+// Signals of `points` contiguous complex numbers, `stride` scalars apart. as_run: all of them are one run for their parity (parity.hpp),
+// whatever lies between them in memory.
 template <class T>
 struct signals_of {
   const T* base = nullptr;
   std::int64_t stride = 0;
   int used = 0;
   std::int64_t points = 0;
+  bool as_run = false;
 };
 
 // Weights along a signal (along.hpp). Complex-linear ones have, for each vector of the signal and each sum, a vector that holds (re, −im)
@@ -154,15 +165,23 @@ struct write_ahead {
   std::int64_t stride = 0;
   std::int64_t points = 0;
 
-  // Brings a half of signals first … last − 1.
+  static constexpr std::int64_t k_line = read_ahead::k_line / static_cast<std::int64_t>(sizeof(T));
+
+  // Brings a half of signals first … last − 1, or, if they are one run, half of the run.
   void bring_all(int first, int last, int half) const {
     if (to == nullptr) return;
+    if (stride == 2 * points) {
+      const std::int64_t count = (last - first) * points;
+      const T* const from = to + first * stride + half * count;
+      for (std::int64_t i = 0; i < count; i += k_line) __builtin_prefetch(from + i, 1);
+      return;
+    }
     for (int l = first; l < last; ++l) bring(l, half);
   }
   void bring(int signal, int half) const {
     if (to == nullptr) return;
     const T* const first = to + signal * stride + half * points;
-    for (std::int64_t i = 0; i < points; i += read_ahead::k_line / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(first + i, 1);
+    for (std::int64_t i = 0; i < points; i += k_line) __builtin_prefetch(first + i, 1);
   }
 };
 
@@ -171,7 +190,8 @@ enum class short_part : std::uint8_t { whole, first, second };
 
 // twiddles: for each vector of a row of the input, and k₁ = 1 … first − 1, a vector of real and one of imaginary parts of the factors
 // e^{−2πi k₁j₂/n} of its columns. to: W signals. between: as many scalars as W signals have; not used by short_part::whole. along_line also
-// needs `work`, twice as many scalars as a signal has, and for real lines `pairs`, which takes the complex numbers of W signals.
+// needs `work`, twice as many scalars as a signal has, and for real lines `pairs`, which takes the complex numbers of W signals. For lines
+// of groups `work` has twice as many scalars as `groups` · W signals, and `pairs` takes the results of a second computation.
 template <class T>
 struct short_call {
   signals_of<T> from;
@@ -180,6 +200,7 @@ struct short_call {
   const T* twiddles = nullptr;
   T* between = nullptr;
   T* work = nullptr;
+  std::int64_t groups = 1;
   T* pairs = nullptr;
   bool swapped = false;
   bool stream = false;
@@ -260,8 +281,8 @@ struct kernel_table {
   void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode);    // starts from zero
   void (*sum_outputs)(const T* tile, std::int64_t rows, const output_sum<T>& of);  // starts from zero
 
-  // threshold = factor · √squares + least, for each lane. Returns false if some of the `used` squares are outside [low, high] or NaN.
-  bool (*set_thresholds)(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to);
+  // Both copies of the threshold of each lane. Returns false if some of the `used` squares are outside [low, high] or NaN.
+  bool (*set_thresholds)(const lane_sums& input, int used, const lane_limits& by, double low, double high, lane_verdicts& to);
   void (*compare)(const lane_sums& input, const lane_sums& output, double scale, lane_verdicts& to);
 
   // Store the first `used` lanes of verified tiles. They return the parity of all lanes, computed from the registers after their store.
@@ -308,6 +329,10 @@ struct kernel_table {
   // Lines with vectors along the signal (along-inl.hpp). shape_of_short: zeros if there is no kernel for n points.
   short_shape (*shape_of_short)(std::int64_t n);
   void (*short_lines)(const short_call<T>& call, short_part part);
+  // Groups of W signals of any length, side by side in tiles, one tile after the other. Both ends are transposed in registers. load_groups
+  // brings `ahead` and a half of call.later meanwhile. store_groups stores signals up to a whole group; past the cache if call.stream.
+  void (*load_groups)(const short_call<T>& call, T* tiles, read_ahead& ahead);
+  void (*store_groups)(const short_call<T>& call, const T* tiles);
   // The middle of a longer line of n1 · n2 points, both multiples of W. x: tiles of n1 rows, whose lanes are the columns of the n1 × n2
   // matrix. y: tiles of n2 rows, whose lanes are its rows, after the products with `twiddles`, which has a row of real and imaginary parts
   // for each row of x, in the order of the blocks of y.
@@ -316,8 +341,8 @@ struct kernel_table {
   // encode_signals brings the first half of `later` meanwhile.
   void (*encode_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums, const write_ahead<T>& later);
   void (*sum_signals)(const signals_of<T>& of, const along_weights<T>& weights, lane_sums& sums);
-  // Stores signals. Returns their parity as runs, computed from the registers after their store. stream: past the cache, if the
-  // signals are one run on both sides or `to` and the stride are whole vectors.
+  // Stores signals. Returns their parity as runs, or as one run, computed from the registers after their store. stream: past the cache, if
+  // the signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
 
   // Transforms lines of at most k_longest_repeated points again and returns whether call.to has the same bits.

@@ -8,6 +8,7 @@
 #include "fft/sites.hpp"
 #include "fft/tables/cyclic.hpp"
 #include "fft/tables/real_order.hpp"
+#include "fft/thresholds.hpp"
 #include "inject/injector.hpp"
 
 namespace ballast::fft::cpu {
@@ -39,7 +40,7 @@ std::vector<int> radices(std::int64_t n) {
 bool is_direct(std::int64_t n) { return convolved_part(n) == 1; }
 
 template <class T>
-line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum)
+line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum, bool has_along)
     : form_(what), half_spectrum_(half_spectrum), points_(static_cast<double>(n)) {
   length_ = what == form::complex ? n : n / 2;
   rows_in_ = what == form::real_inverse ? length_ + 1 : length_;
@@ -73,7 +74,8 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
   }
   rows_scratch_ = std::max({rows_in_, rows_out_, length_, convolution_.padded});
   if (protect) make_weights(n, stream);
-  if (!half_spectrum && real_.radix == 1 && along_line<T>::exists(length_)) along_.emplace(what, n, input_weights_, output_weights_);
+  if (has_along && !half_spectrum && real_.radix == 1 && along_line<T>::exists(length_, what != form::complex))
+    along_.emplace(what, n, input_weights_, output_weights_);
 }
 
 // Appends the cosines and sines of an odd butterfly.
@@ -166,6 +168,12 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
   // The stored half of a spectrum stands for the whole: the norm of the whole is up to √2 times the norm of the half.
   const bool half = form_ == form::real_inverse || half_spectrum_;
   sensitivity_ = (half ? std::sqrt(2.0) : 1) * (convolution_.padded > 0 ? k_convolution_sensitivity : 1);
+  for (auto& copy : limits_) {
+    const double kappa = k_kappa * sensitivity_;
+    copy.underflow = thresholds::residual<T>(points_, 0, kappa);
+    copy.factor = thresholds::residual<T>(points_, 1, kappa) - copy.underflow;
+    copy.output_underflow = thresholds::output_underflow<T>(points_);
+  }
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   for (const bool swapped : {false, true}) {
     auto& in = input_weights_[swapped];
@@ -200,6 +208,17 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
       }
     }
   }
+}
+
+// Subnormal numbers are multiplied only if they have to be: processors of Intel take more than 100 cycles for each of these products.
+template <class T>
+lane_limits line<T>::limits(double scale) const {
+  lane_limits made;
+  for (int i = 0; i < 2; ++i) {
+    made.factor[i] = limits_[i].factor * scale;
+    made.least[i] = (scale == 1 ? limits_[i].underflow : limits_[i].underflow * scale) + limits_[i].output_underflow;
+  }
+  return made;
 }
 
 template <class T>

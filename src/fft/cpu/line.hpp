@@ -32,8 +32,8 @@ class line {
  public:
   // fft/tables/weights.hpp defines the rows of a tile for each `kind`. `stream` makes the weights of the lines of one problem independent.
   // Without `protect` there are no weights. half_spectrum: the input is the n/2 + 1 rows of a complex line of odd length n; expand_spectrum
-  // computes the other rows in the tile, after the n/2 + 1 rows were encoded.
-  line(form kind, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false);
+  // computes the other rows in the tile, after the n/2 + 1 rows were encoded. Without has_along there is no `along`.
+  line(form kind, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false, bool has_along = true);
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns the one that holds the result (rows_out
   // rows). Prefetches `ahead` meanwhile. `swapped` exchanges the roles of the halves of the rows: the inverse transform. Real forms have a
@@ -54,6 +54,8 @@ class line {
   const along_line<T>* along() const { return along_ ? &*along_ : nullptr; }
   double points() const { return points_; }
   double sensitivity() const { return sensitivity_; }  // factor of κ for this kind of line
+  // Returns the parts of thresholds::residual and ::output_underflow for lines whose results are multiplied by `scale`.
+  lane_limits limits(double scale) const;
 
   // Return the weights for the sums of a tile before and after the transform; the sums go to `sums`.
   encoder<T> input_weights(bool swapped, lane_sums* sums) const;
@@ -110,6 +112,10 @@ class line {
   bool half_spectrum_ = false;
   std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
   double points_ = 1, sensitivity_ = 1;
+  // Two copies of the parts of a threshold: (factor · norm + underflow) · scale + output_underflow.
+  struct {
+    double factor = 0, underflow = 0, output_underflow = 0;
+  } limits_[2];
 };
 
 extern template class line<float>;

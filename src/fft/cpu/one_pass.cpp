@@ -22,11 +22,21 @@ form form_of(const geometry& shape) {
 // Bytes of a tile of signals that are computed twice: with their input, both results and the output it lies in the first-level cache.
 constexpr std::int64_t k_repeated_bytes = 8192;
 
+// Returns whether signals go by groups without protection alone: with it the sums of a tile cost less than a second computation.
 template <class T>
-std::int64_t signals_of_tile(const geometry& shape) {
+bool by_unprotected_groups(const geometry& shape) {
+  const std::int64_t n = shape.n[2];
+  return shape.kind == kind::c2c && along_line<T>::goes_by_groups(n) && !along_line<T>::is_repeated(n) && one_pass<T>::goes_along(shape);
+}
+
+template <class T>
+std::int64_t signals_of_tile(const geometry& shape, bool protect) {
   const std::int64_t lanes = kernels<T>().lanes;
-  if (!one_pass<T>::is_repeated(shape)) return lanes;
-  return lanes * ceil_div(k_repeated_bytes, lanes * shape.n[2] * 2 * static_cast<std::int64_t>(sizeof(T)));
+  if (!one_pass<T>::is_repeated(shape) && !(by_unprotected_groups<T>(shape) && !protect)) return lanes;
+  const std::int64_t group = lanes * shape.n[2] * 2 * static_cast<std::int64_t>(sizeof(T));
+  // Groups are transformed between two halves of a buffer, which has room for all.
+  const std::int64_t least = along_line<T>::goes_by_groups(shape.n[2]) ? 2 : 1;
+  return lanes * least * ceil_div(k_repeated_bytes, least * group);
 }
 
 }  // namespace
@@ -34,10 +44,11 @@ std::int64_t signals_of_tile(const geometry& shape) {
 template <class T>
 one_pass<T>::one_pass(const geometry& shape, bool protect)
     : shape_(shape),
-      together_(signals_of_tile<T>(shape)),
+      together_(signals_of_tile<T>(shape, protect)),
       line_(form_of(shape), shape.n[2], 2, protect && !is_repeated(shape), shape.kind == kind::c2r && form_of(shape) == form::complex),
       tiles_(ceil_div(shape.batch, together_)),
-      scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * together_)) {}
+      scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * together_)),
+      shared_(shared_job()) {}
 
 template <class T>
 void one_pass<T>::run(const void* in, void* out, const transform_args& how) const {
@@ -94,25 +105,25 @@ bool one_pass<T>::goes_along(const geometry& shape) {
   const std::int64_t n = shape.n[2], lanes = kernels<T>().lanes;
   if (shape.kind != kind::c2c && n % 2 == 1) return false;
   if (shape.input.stride[2] != 1 || shape.output.stride[2] != 1) return false;
-  if (!along_line<T>::exists(shape.kind == kind::c2c ? n : n / 2)) return false;
+  // Windows that begin one number apart are rows of neighbours, which a tile loads as columns.
+  const auto by_columns = [&](const side& one) { return !one.real && one.distance == 1 && shape.batch > 1; };
+  if (by_columns(shape.input) || by_columns(shape.output)) return false;
+  if (!along_line<T>::exists(shape.kind == kind::c2c ? n : n / 2, shape.kind != kind::c2c)) return false;
   if (shape.batch < lanes / 2) return true;
   if (shape.kind != kind::c2c) return false;
   const std::int64_t scalars = 2 * (shape.input.extent + shape.output.extent);
   return n <= k_longest_short || scalars * static_cast<std::int64_t>(sizeof(T)) <= k_along_bytes;
 }
 
-// Returns the part of a job that all tiles share.
+// Returns the part of a job that the tiles of all calls share.
 template <class T>
-tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) const {
+tile_job<T> one_pass<T>::shared_job() const {
   const side& from = shape_.input;
   const side& to = shape_.output;
   const bool pairs = form_of(shape_) != form::complex, odd = line_.has_odd_reals();
   const bool one_lane = shape_.batch == 1;
   tile_job<T> job;
   job.transform = &line_;
-  job.inverse = how.direction == direction::inverse;
-  job.scale = how.scale;
-  job.check_scale = how.check_scale;
   job.from.lane = from.distance * (from.real ? 1 : 2);
   job.from.element = from.stride[2] * (from.real ? 1 : 2);
   job.to.lane = to.distance * (to.real ? 1 : 2);
@@ -133,6 +144,20 @@ tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) con
   job.to.odd = odd && to.real;
   if (job.from.how == access::rows && job.to.how == access::rows && goes_along(shape_)) job.along = line_.along();
   job.repeated = is_repeated(shape_);
+  return job;
+}
+
+// Returns the part of a job that the tiles of a call share.
+template <class T>
+tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) const {
+  const side& to = shape_.output;
+  tile_job<T> job = shared_;
+  job.inverse = how.direction == direction::inverse;
+  job.scale = how.scale;
+  job.check_scale = how.check_scale;
+  const bool whole_groups = together_ > kernels<T>().lanes;
+  if (job.along != nullptr && job.along->by_groups() && !job.repeated && (how.protection != protection::off || !whole_groups))
+    job.along = nullptr;
   job.stream = (job.to.how == access::rows && may_stream(to, out, how, job.to.lane)) ||
                (job.to.how == access::columns && may_stream(to, out, how, job.to.element));
   job.stream_run = job.along != nullptr && job.to.lane == 2 * line_.rows_out() && is_past_cache<T>(to, how);

@@ -39,6 +39,7 @@ class one_pass final : public transform {
   static bool is_repeated(const geometry& shape);
 
  private:
+  tile_job<T> shared_job() const;
   tile_job<T> common_job(const T* out, const transform_args& how) const;
   read_ahead next_tile(const tile_job<T>& job, std::int64_t first) const;
 
@@ -47,6 +48,7 @@ class one_pass final : public transform {
   line<T> line_;
   std::int64_t tiles_;
   std::int64_t scratch_scalars_;
+  tile_job<T> shared_;  // what all tiles of all calls have in common
   mutable workspace_pool<scratch_slots<T>> memory_;
 };
 

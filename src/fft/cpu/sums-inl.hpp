@@ -230,16 +230,18 @@ void sum_outputs(const T* tile, std::int64_t rows, const output_sum<T>& of) {
 
 // ---- Verdicts ----
 
-bool set_thresholds(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to) {
+bool set_thresholds(const lane_sums& input, int used, const lane_limits& by, double low, double high, lane_verdicts& to) {
   const hn::CappedTag<double, k_max_lanes> d;
   constexpr int lanes = static_cast<int>(hn::MaxLanes(d));
   bool plain = true;
   for (int l = 0; l < k_max_lanes; l += lanes) {
     if (l >= used) break;
     const auto squares = hn::Load(d, input.squares + l);
-    const auto tau = hn::MulAdd(hn::Set(d, factor), hn::Sqrt(squares), hn::Set(d, least));
-    hn::Store(tau, d, to.value + l);
-    hn::Store(tau, d, to.twin + l);
+    const auto norm = hn::Sqrt(squares);
+    // Not one multiply-add: processors of Intel take more than 100 cycles for one with a subnormal number, as `least` is in f64.
+    const auto tau = [&](int copy) HWY_ATTR { return hn::Add(hn::Mul(hn::Set(d, by.factor[copy]), norm), hn::Set(d, by.least[copy])); };
+    hn::Store(tau(0), d, to.value + l);
+    hn::Store(tau(1), d, to.twin + l);
     const auto inside = hn::And(hn::Ge(squares, hn::Set(d, low)), hn::Le(squares, hn::Set(d, high)));
     const auto idle = hn::Not(hn::FirstN(d, static_cast<std::size_t>(used - l)));
     plain = plain && hn::AllTrue(d, hn::Or(inside, idle));

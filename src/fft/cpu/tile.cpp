@@ -119,11 +119,11 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   streamed_ = streamed_ || job.stream || job.stream_run;
   // The tile in scratch is verified: if the stored copy differs from it, store it again.
   const auto store = [&] {
-    const std::optional<std::uint64_t> stored =
-        job.along != nullptr ? kernel_.store_signals(signals(job, done), job.to.base, job.to.lane, job.stream || job.stream_run)
-                             : store_tile(job, done, seals);
+    const std::uint64_t stored = job.along != nullptr
+                                     ? kernel_.store_signals(signals(job, done), job.to.base, job.to.lane, job.stream || job.stream_run)
+                                     : store_tile(job, done, seals);
     // Without protection nothing was summed, so there is no parity to compare with.
-    const bool same = how_.protection == protection::off || !stored || *stored == parity_of(mine_.output);
+    const bool same = how_.protection == protection::off || !has_stored_parity(job) || stored == parity_of(mine_.output);
     return abft::finding{.word = same ? abft::k_pass : abft::k_fail, .residual = 1, .index = job.index};
   };
   const abft::finding stored = store();
@@ -146,7 +146,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
 // Returns the used signals of a transformed tile, in the order of memory.
 template <class T>
 signals_of<T> tile_worker<T>::signals(const tile_job<T>& job, const T* tile) const {
-  return {tile, scalars_out(job), job.used, job.transform->rows_out()};
+  return {tile, scalars_out(job), job.used, job.transform->rows_out(), job.repeated};
 }
 
 // Reports a stored tile. If its result waits in memory, faults may strike it there.
@@ -165,6 +165,8 @@ template <class T>
 bool tile_worker<T>::store_at_once(const tile_job<T>& job) {
   if (job.along == nullptr || how_.in_place || !job.along->keeps_to(job.used) || job.scale != 1 || inject::armed_sites(how_.injector) != 0)
     return false;
+  // Signals that are no whole vectors cannot be stored past the cache, whole tiles can.
+  if (job.stream_run && !job.stream && scalars_out(job) % kernel_.lanes != 0) return false;
   short_call<T> call = call_along(job);
   call.to = job.to.base;
   call.to_stride = job.to.lane;
@@ -180,6 +182,7 @@ short_call<T> tile_worker<T>::call_along(const tile_job<T>& job) {
   short_call<T> call;
   call.from = given(job);
   call.work = mine_.x.data();
+  call.groups = mine_.x.size() / (4 * job.transform->rows_in() * kernel_.lanes);
   call.pairs = mine_.spare.data();
   call.swapped = job.inverse;
   call.ahead = job.ahead;
@@ -292,13 +295,15 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
 template <class T>
 void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
   constexpr abft::squares_range range = abft::k_squares<T>;
-  const double points = job.transform->points();
-  const double scale = rounded_scale(job);
-  const double kappa = k_kappa * job.transform->sensitivity();
-  const double least = thresholds::residual<T>(points, 0, kappa) * scale + thresholds::output_underflow<T>(points);
-  const double factor = (thresholds::residual<T>(points, 1, kappa) - thresholds::residual<T>(points, 0, kappa)) * scale;
+  // A fault in the limits that are kept would fail every later tile.
+  const bool sound = limits_.factor[0] == limits_.factor[1] && limits_.least[0] == limits_.least[1];
+  if (job.transform != limited_ || job.check_scale != limited_scale_ || !sound) {
+    limited_ = job.transform;
+    limited_scale_ = job.check_scale;
+    limits_ = job.transform->limits(rounded_scale(job));
+  }
   any_special_ = false;
-  if (kernel_.set_thresholds(mine_.input, job.used, factor, least, range.low, range.high, mine_.verdicts)) return;
+  if (kernel_.set_thresholds(mine_.input, job.used, limits_, range.low, range.high, mine_.verdicts)) return;
   if (job.along != nullptr) load_tile(job, mine_.x.data(), nullptr);
   for (int l = 0; l < job.used; ++l) {
     const double squares = mine_.input.squares[l];
@@ -306,7 +311,8 @@ void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
         squares > range.low && squares < range.high ? std::sqrt(squares) : careful_norm(mine_.x.data(), job.transform->rows_in(), l);
     special_[l] = !(norm < overflow_limit(job));
     any_special_ = any_special_ || special_[l];
-    mine_.verdicts.value[l] = mine_.verdicts.twin[l] = factor * norm + least;
+    mine_.verdicts.value[l] = limits_.factor[0] * norm + limits_.least[0];
+    mine_.verdicts.twin[l] = limits_.factor[1] * norm + limits_.least[1];
   }
 }
 

@@ -87,6 +87,10 @@ class tile_worker {
   scratch<T>& mine_;
   int slot_;
   const kernel_table<T>& kernel_;
+  // The limits of the last tile's line and scale, which most tiles of a task share.
+  const line<T>* limited_ = nullptr;
+  double limited_scale_ = 0;
+  lane_limits limits_;
   bool any_special_ = false;
   bool special_[k_max_lanes] = {};
   std::uint64_t checks_ = 0;

@@ -195,9 +195,10 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   // Rows that change after they are read are encoded after the change.
   const bool half = transform.is_real_inverse() || job.expand;
   const encoder<T> encode = sums == nullptr ? encoder<T>{.parity = false} : transform.input_weights(job.inverse, sums);
-  const encoder<T> early = half ? encoder<T>{.parity = encode.parity} : encode;
+  const encoder<T> unsummed{.parity = encode.parity};
+  const encoder<T>& early = half ? unsummed : encode;
   std::int64_t damaged = 0;
-  std::optional<std::uint64_t> source;  // empty for the workspace, which has seals
+  std::uint64_t source = 0;
   switch (from.how) {
     case access::rows: source = kernel.load_rows(from.base, from.lane, job.used, 2 * rows - (from.odd ? 1 : 0), x, early); break;
     case access::columns: source = kernel.load_columns(from.base, from.element, job.used, rows, x, early); break;
@@ -217,14 +218,14 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
     // Elements that are their own mirror image are real, so their imaginary parts are dropped.
     const auto drop_imaginary = [&](std::int64_t j) {
       T* const im = x + j * row + kernel.lanes;
-      if (source) *source ^= joined_scalars(im, kernel.lanes, 2 * j + 1, lane_turn<T>(kernel.lanes));
+      source ^= joined_scalars(im, kernel.lanes, 2 * j + 1, lane_turn<T>(kernel.lanes));
       std::fill_n(im, kernel.lanes, T(0));
     };
     drop_imaginary(0);
     if (!job.expand && !transform.has_odd_reals()) drop_imaginary(rows - 1);
     if (encode.weights != nullptr) kernel.sum_tile(x, rows, encode);
   }
-  if (encode.weights != nullptr && source && *source != parity_of(*sums)) {
+  if (encode.weights != nullptr && !is_workspace(from.how) && source != parity_of(*sums)) {
     // NaN sums fail every check: the encoded numbers differ from the source.
     for (auto& sum : sums->high) std::ranges::fill(sum, std::numeric_limits<double>::quiet_NaN());
   }
@@ -250,16 +251,16 @@ void make_seals(const tile_job<T>& job, const T* done, T* seals) {
 }
 
 template <class T>
-std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, const T* seals) {
+std::uint64_t store_tile(const tile_job<T>& job, const T* done, const T* seals) {
   const auto& kernel = kernels<T>();
   const tile_view<T>& to = job.to;
   const std::int64_t row = 2 * kernel.lanes;
-  std::optional<std::uint64_t> parity;
+  std::uint64_t parity = 0;
   switch (to.how) {
     case access::rows: {
       const std::int64_t scalars = 2 * job.rows_stored - (to.odd ? 1 : 0);
       parity = kernel.store_rows(done, scalars, job.used, to.base, to.lane, job.stream);
-      if (to.odd) *parity ^= joined_scalars(done + scalars * kernel.lanes, kernel.lanes, scalars, lane_turn<T>(kernel.lanes));
+      if (to.odd) parity ^= joined_scalars(done + scalars * kernel.lanes, kernel.lanes, scalars, lane_turn<T>(kernel.lanes));
       break;
     }
     case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
@@ -272,9 +273,9 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
     case access::scalars: parity = scatter<access::scalars>(job, done); break;
     default: parity = scatter<access::real>(job, done);
   }
-  if (parity) *parity ^= kernel.join_rows(done, job.rows_stored, job.transform->rows_out());
+  if (has_stored_parity(job)) parity ^= kernel.join_rows(done, job.rows_stored, job.transform->rows_out());
   if (to.seals != nullptr) std::memcpy(to.seals, seals, static_cast<std::size_t>(seal_scalars(job)) * sizeof(T));
-  return job.check.coarse == nullptr ? parity : std::nullopt;
+  return parity;
 }
 
 template std::int64_t load_tile(const tile_job<float>& job, float* x, lane_sums* sums);
@@ -283,7 +284,7 @@ template std::int64_t seal_scalars(const tile_job<float>& job);
 template std::int64_t seal_scalars(const tile_job<double>& job);
 template void make_seals(const tile_job<float>& job, const float* done, float* seals);
 template void make_seals(const tile_job<double>& job, const double* done, double* seals);
-template std::optional<std::uint64_t> store_tile(const tile_job<float>& job, const float* done, const float* seals);
-template std::optional<std::uint64_t> store_tile(const tile_job<double>& job, const double* done, const double* seals);
+template std::uint64_t store_tile(const tile_job<float>& job, const float* done, const float* seals);
+template std::uint64_t store_tile(const tile_job<double>& job, const double* done, const double* seals);
 
 }  // namespace ballast::fft::cpu

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <type_traits>
 
 #include "fft/cpu/line.hpp"
@@ -23,6 +22,9 @@ enum class access : std::uint8_t {
   other_rows,  // the workspace, the reverse: a store keeps the tile's rows together; a load takes row i from those of tile i, `element`
                // apart
 };
+
+// Returns whether the numbers lie in the workspace, which has seals, and not in the caller's memory.
+constexpr bool is_workspace(access how) { return how == access::blocks || how == access::own_rows || how == access::other_rows; }
 
 template <class T>
 struct tile_view {
@@ -86,10 +88,17 @@ std::int64_t seal_scalars(const tile_job<T>& job);
 template <class T>
 void make_seals(const tile_job<T>& job, const T* done, T* seals);
 
-// Stores the first rows_stored rows of a tile, and its seals if it has any. For a store to the caller's memory, returns the parity of the
-// tile, computed from the stored rows as they were stored.
+// Returns whether the stored copy of a tile has a parity: in the caller's memory, if the sums have the parity of the same numbers, without
+// factors between two passes.
 template <class T>
-std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, const T* seals);
+bool has_stored_parity(const tile_job<T>& job) {
+  return job.check.coarse == nullptr && !is_workspace(job.to.how);
+}
+
+// Stores the first rows_stored rows of a tile, and its seals if it has any. If has_stored_parity, returns the parity of the tile, computed
+// from the stored rows as they were stored.
+template <class T>
+std::uint64_t store_tile(const tile_job<T>& job, const T* done, const T* seals);
 
 extern template std::int64_t load_tile(const tile_job<float>& job, float* x, lane_sums* sums);
 extern template std::int64_t load_tile(const tile_job<double>& job, double* x, lane_sums* sums);
@@ -97,7 +106,7 @@ extern template std::int64_t seal_scalars(const tile_job<float>& job);
 extern template std::int64_t seal_scalars(const tile_job<double>& job);
 extern template void make_seals(const tile_job<float>& job, const float* done, float* seals);
 extern template void make_seals(const tile_job<double>& job, const double* done, double* seals);
-extern template std::optional<std::uint64_t> store_tile(const tile_job<float>& job, const float* done, const float* seals);
-extern template std::optional<std::uint64_t> store_tile(const tile_job<double>& job, const double* done, const double* seals);
+extern template std::uint64_t store_tile(const tile_job<float>& job, const float* done, const float* seals);
+extern template std::uint64_t store_tile(const tile_job<double>& job, const double* done, const double* seals);
 
 }  // namespace ballast::fft::cpu
