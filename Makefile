@@ -8,14 +8,14 @@ demo:
 	cmake --build build/demo --target ballast-command ballast-instrumented
 	python3 examples/demo.py build/demo/bin/ballast
 
-# Continuous integration runs this target (CONTRIBUTING.md, "Tests"). It should take 25 minutes of two processors: 21 were measured on a
-# Zen 4 without a compiler cache, with QR touched and lint after it. An optimized build runs the command, an installed library, the stages of
-# gpu-check, properties and strikes, as a user would. A build under AddressSanitizer and UndefinedBehaviorSanitizer runs the unit tests and
+# Continuous integration runs this target (CONTRIBUTING.md, "Tests"). It must stay under 25 minutes of two processors without a compiler
+# cache; docs/notebook/tests.md says what its parts take. An optimized build runs the command, an installed library, the stages of gpu-check,
+# properties and strikes, as a user would. A build under AddressSanitizer and UndefinedBehaviorSanitizer runs the unit tests and
 # the tests of every backend. The algorithms that the change touches run more cases (scripts/touched).
 launcher := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 test:
 	scripts/install-dependencies test
-	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small -DBALLAST_INSTRUMENTED_OPTIONS=-O1 $(call efforts,sample) $(launcher)
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=small -DBALLAST_INJECTED_OPTIONS=-O1 $(call efforts,sample) $(launcher)
 	cmake --build --preset release --target tests_release
 	ctest --test-dir build/release --output-on-failure -j 2 -L release
 	cmake --preset asan $$(scripts/touched --cmake) $(launcher)
@@ -46,7 +46,7 @@ test-arm64:
 efforts = $(foreach algorithm,FFT FFT_CUDA KMEANS KMEANS_CUDA QR QR_CUDA,-DBALLAST_TEST_EFFORT_$(algorithm)=$(1))
 test-full:
 	scripts/install-dependencies test
-	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full -DBALLAST_INSTRUMENTED_OPTIONS= $(call efforts,full) $(launcher)
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full -DBALLAST_INJECTED_OPTIONS= $(call efforts,full) $(launcher)
 	cmake --build --preset release
 	ctest --test-dir build/release --output-on-failure -j 2
 	cmake --preset asan -DBALLAST_SANITIZE_ALIGNMENT=ON $(call efforts,wide) $(launcher)
@@ -107,7 +107,7 @@ lint:
 
 build:
 	scripts/install-dependencies build
-	cmake --preset release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full -DBALLAST_INSTRUMENTED_OPTIONS= $(launcher)
+	cmake --preset release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE=full -DBALLAST_INJECTED_OPTIONS= $(launcher)
 	cmake --build --preset release
 
 clean:
