@@ -194,6 +194,7 @@ int record_convolution(std::string_view token) {
   const auto use = [&]<class T>(T, protection guard) {
     const fft::convolution plan(what, on_gpu(guard));
     const std::int64_t words = what.complex ? 2 : 1;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): addresses without memory
     const auto place = [](int part) { return reinterpret_cast<T*>(std::uintptr_t{1} << (40 + part)); };
     const auto size = [&](const std::vector<std::int64_t>& shape) { return static_cast<std::size_t>(words * test::points_of(shape)); };
     call now;
@@ -229,8 +230,8 @@ int record_fft_kinds(test::recording_device& on, const settings& wanted) {
       continue;
     }
     const placed_problem what = parse_placed(token);
-    void* const from = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
-    void* const to = reinterpret_cast<void*>(std::uintptr_t{1} << 50);
+    void* const from = reinterpret_cast<void*>(std::uintptr_t{1} << 40);  // NOLINT(performance-no-int-to-ptr)
+    void* const to = reinterpret_cast<void*>(std::uintptr_t{1} << 50);    // NOLINT(performance-no-int-to-ptr)
     for (const protection guard : {protection::off, protection::correct}) {
       try {
         const fft::plan plan(what.problem, {.backend = backend::cuda, .protection = guard});
