@@ -187,17 +187,17 @@ int divided(const char* token, const fft::problem& of, const std::vector<int>& l
   }
   struct way {
     const char* name;
-    fft::result_order order;
     std::int64_t mebibytes;  // the size of a piece; 0: the library's choice
+    fft::result_order order;
     bool overlap;
   };
-  constexpr way ways[] = {{"transposed", fft::result_order::transposed, 0, true},
-                          {"transposed, exchange after lines", fft::result_order::transposed, 0, false},
-                          {"natural", fft::result_order::natural, 0, true},
-                          {"natural, exchange after lines", fft::result_order::natural, 0, false},
-                          {"transposed, pieces of 16 MiB", fft::result_order::transposed, 16, true},
-                          {"transposed, pieces of 32 MiB", fft::result_order::transposed, 32, true},
-                          {"transposed, pieces of 128 MiB", fft::result_order::transposed, 128, true}};
+  constexpr way ways[] = {{"transposed", 0, fft::result_order::transposed, true},
+                          {"transposed, exchange after lines", 0, fft::result_order::transposed, false},
+                          {"natural", 0, fft::result_order::natural, true},
+                          {"natural, exchange after lines", 0, fft::result_order::natural, false},
+                          {"transposed, pieces of 16 MiB", 16, fft::result_order::transposed, true},
+                          {"transposed, pieces of 32 MiB", 32, fft::result_order::transposed, true},
+                          {"transposed, pieces of 128 MiB", 128, fft::result_order::transposed, true}};
   group::state& state = *where.group.internal();
   const std::int64_t usual = state.piece_bytes;
   for (const way& each : ways) {
