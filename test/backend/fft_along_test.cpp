@@ -16,6 +16,7 @@
 #include "fft/tables/checks.hpp"
 #include "fft/thresholds.hpp"
 #include "support/fft_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -31,7 +32,7 @@ class fft_along : public testing::Test {
   }
 };
 using precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(fft_along, precisions);
+TYPED_SUITE(fft_along, precisions, test::number_names);
 
 constexpr std::int64_t k_lengths[] = {8, 12, 16, 32, 48, 64, 96, 128, 192, 256};
 

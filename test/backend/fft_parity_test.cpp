@@ -12,6 +12,7 @@
 #include "core/aligned_buffer.hpp"
 #include "fft/cpu/tile_job.hpp"
 #include "support/fft_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -22,7 +23,7 @@ using cpu::line;
 template <class T>
 class fft_parity : public testing::Test {};
 using parity_precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(fft_parity, parity_precisions);
+TYPED_SUITE(fft_parity, parity_precisions, test::number_names);
 
 // The rotations of the words of a register, in bits, with `scalar` from one scalar of a signal to the next and `lane` from one lane to the
 // next. `of_scalars` and `of_lanes` are bits of the numbers of the scalars and lanes of these words: all their sums occur.

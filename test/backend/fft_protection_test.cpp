@@ -29,6 +29,7 @@
 #include "run/recorder.hpp"
 #include "support/effort.hpp"
 #include "support/fft_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -40,7 +41,7 @@ using number = std::complex<double>;
 template <class T>
 class fft_protection : public testing::Test {};
 using precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(fft_protection, precisions);
+TYPED_SUITE(fft_protection, precisions, test::number_names);
 
 // A line of a form and a length in one precision: the parameter of a test. Weights have no precision.
 struct line_case {

@@ -16,6 +16,7 @@
 #include "fft/problem.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
 #include "support/fft_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 template <class T>
 class fft_signal_pairs : public testing::Test {};
 using precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(fft_signal_pairs, precisions);
+TYPED_SUITE(fft_signal_pairs, precisions, test::number_names);
 
 template <class T>
 constexpr precision k_type = sizeof(T) == 4 ? precision::f32 : precision::f64;

@@ -15,6 +15,7 @@
 #include "core/at.hpp"
 #include "support/allocations.hpp"
 #include "support/devices.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 using core::at;
@@ -75,7 +76,7 @@ class kmeans_allocation : public kmeans_backend<Configuration> {
     return test::allocations_of(call);
   }
 };
-TYPED_TEST_SUITE(kmeans_allocation, configurations, configuration_names);
+TYPED_SUITE(kmeans_allocation, configurations, test::setting_names);
 
 TYPED_TEST(kmeans_allocation, a_second_fit_allocates_nothing) {
   using T = typename TestFixture::T;

@@ -16,6 +16,7 @@
 #include "core/at.hpp"
 #include "inject/plan.hpp"
 #include "kmeans/sites.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 using core::at;
@@ -73,7 +74,7 @@ class kmeans_batch : public kmeans_backend<Configuration> {
     }
   }
 };
-TYPED_TEST_SUITE(kmeans_batch, configurations, configuration_names);
+TYPED_SUITE(kmeans_batch, configurations, test::setting_names);
 
 TYPED_TEST(kmeans_batch, fits_as_the_reference_does_one_by_one) {
   using T = typename TestFixture::T;

@@ -89,12 +89,6 @@ using configurations = testing::Types<configuration<float, backend::cuda>, confi
 using configurations = testing::Types<configuration<float, backend::reference>, configuration<double, backend::reference>,
                                       configuration<float, backend::cpu>, configuration<double, backend::cpu>>;
 #endif
-struct configuration_names {
-  template <class C>
-  static std::string GetName(int) {
-    return std::string(to_string(C::which)) + (sizeof(typename C::real) == 4 ? "_f32" : "_f64");
-  }
-};
 
 // One fit by the driver of this backend; faults also strike the choice of first centroids.
 template <class T>
@@ -111,7 +105,6 @@ model<T> fit_with_struck_seeding(const data_set<T>& points, const request<T>& wa
 }
 
 // For tests that only one backend has.
-using test::real_names;
 using test::reals;
 
 template <class T, class C>

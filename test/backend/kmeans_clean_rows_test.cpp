@@ -14,6 +14,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "backend/kmeans_cases.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -59,7 +60,7 @@ class kmeans_clean_rows : public testing::Test {
  protected:
   const test::current_device_guard guard_{std::make_shared<simt::emulated_device>()};
 };
-TYPED_TEST_SUITE(kmeans_clean_rows, reals, real_names);
+TYPED_SUITE(kmeans_clean_rows, reals, test::number_names);
 
 // Each class of shapes has its kind of pass, and its number of centroids in a row check.
 TYPED_TEST(kmeans_clean_rows, are_not_refused) {

@@ -18,6 +18,7 @@
 #include "kmeans/cuda/layout/setup_args.hpp"
 #include "kmeans/sites.hpp"
 #include "support/struck_device.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -59,7 +60,7 @@ class kmeans_control : public testing::Test {
     EXPECT_GT(changed, 0) << "with protection off no fault reached the output";
   }
 };
-TYPED_TEST_SUITE(kmeans_control, reals, real_names);
+TYPED_SUITE(kmeans_control, reals, test::number_names);
 
 template <class T>
 auto numbers_of(const model<T>& made) {

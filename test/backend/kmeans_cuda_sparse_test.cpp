@@ -18,6 +18,7 @@
 #include "backend/kmeans_sparse.hpp"
 #include "kmeans/sites.hpp"
 #include "support/kmeans_calls.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -31,7 +32,7 @@ class kmeans_cuda_sparse : public testing::Test {
   std::shared_ptr<simt::emulated_device> device_ = std::make_shared<simt::emulated_device>();
   test::current_device_guard guard_{device_};
 };
-TYPED_TEST_SUITE(kmeans_cuda_sparse, reals, real_names);
+TYPED_SUITE(kmeans_cuda_sparse, reals, test::number_names);
 
 template <class T>
 model<T> fit_data(const data<T>& from, const request<T>& wanted, const run::settings& how) {

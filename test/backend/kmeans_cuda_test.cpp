@@ -19,6 +19,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -48,7 +49,7 @@ class kmeans_cuda : public testing::Test {
   const std::shared_ptr<simt::emulated_device> device_ = std::make_shared<simt::emulated_device>();
   const test::current_device_guard guard_{device_};
 };
-TYPED_TEST_SUITE(kmeans_cuda, reals, real_names);
+TYPED_SUITE(kmeans_cuda, reals, test::number_names);
 
 template <class T>
 std::vector<T> bands(std::int64_t m, std::int64_t n, unsigned seed, double offset = 1) {

@@ -15,11 +15,12 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
 
-TYPED_TEST_SUITE(kmeans_backend, configurations, configuration_names);
+TYPED_SUITE(kmeans_backend, configurations, test::setting_names);
 
 TYPED_TEST(kmeans_backend, far_from_the_origin) {
   using T = typename TestFixture::real;

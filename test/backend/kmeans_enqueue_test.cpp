@@ -18,6 +18,7 @@
 #include "kmeans/sites.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 using core::at;
@@ -115,7 +116,7 @@ class kmeans_enqueue : public testing::Test {
   std::vector<T> points_, weights_;
   ballast::cuda::device_buffer there_, weights_there_;
 };
-TYPED_TEST_SUITE(kmeans_enqueue, reals, real_names);
+TYPED_SUITE(kmeans_enqueue, reals, test::number_names);
 
 TYPED_TEST(kmeans_enqueue, gives_the_results_of_a_waiting_host) {
   using T = TypeParam;

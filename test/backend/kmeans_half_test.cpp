@@ -22,6 +22,7 @@
 #include "kmeans/half_points.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 #if defined(BALLAST_TEST_KMEANS_ON_CUDA)
 #include "backend/kmeans_streamed.hpp"
 #endif
@@ -63,11 +64,11 @@ class half_numbers : public testing::Test {
 using halves = testing::Types<float16, bfloat16>;
 struct half_names {
   template <class Half>
-  static std::string GetName(int) {
+  static constexpr const char* GetName(int) {
     return std::is_same_v<Half, float16> ? "f16" : "bf16";
   }
 };
-TYPED_TEST_SUITE(half_numbers, halves, half_names);
+TYPED_SUITE(half_numbers, halves, half_names);
 
 TYPED_TEST(half_numbers, are_widened_exactly) {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {

@@ -21,6 +21,7 @@
 #include "kmeans/cuda/layout/setup_args.hpp"
 #include "kmeans/sites.hpp"
 #include "support/struck_device.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -65,7 +66,7 @@ class kmeans_open_rows : public testing::Test {
     }
   }
 };
-TYPED_TEST_SUITE(kmeans_open_rows, reals, real_names);
+TYPED_SUITE(kmeans_open_rows, reals, test::number_names);
 
 TYPED_TEST(kmeans_open_rows, faults_in_the_list_and_the_decisions) {
   using T = TypeParam;

@@ -16,13 +16,14 @@
 #include "backend/kmeans_parallel.hpp"
 #include "inject/plan.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
 
 template <class T>
 class kmeans_parallel : public kmeans_backend<T> {};
-TYPED_TEST_SUITE(kmeans_parallel, configurations, configuration_names);
+TYPED_SUITE(kmeans_parallel, configurations, test::setting_names);
 
 TYPED_TEST(kmeans_parallel, is_better_than_chance_and_takes_different_points) {
   using T = typename TestFixture::real;

@@ -17,6 +17,7 @@
 #include "inject/sites.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -35,7 +36,7 @@ class kmeans_partial : public kmeans_backend<T> {
   data_set<real> points(double spread = 0.8) const { return clouds<real>(this->on_cuda ? 512 : 3000, 10, 12, 73, spread); }
   static constexpr std::int64_t k = 12;
 };
-TYPED_TEST_SUITE(kmeans_partial, configurations, configuration_names);
+TYPED_SUITE(kmeans_partial, configurations, test::setting_names);
 
 template <class T>
 void expect_same(const model<T>& found, const model<T>& wanted) {

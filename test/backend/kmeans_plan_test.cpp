@@ -20,6 +20,7 @@
 #include "core/at.hpp"
 #include "inject/plan.hpp"
 #include "kmeans/sites.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 using core::at;
@@ -62,7 +63,7 @@ class kmeans_plan : public kmeans_backend<Configuration> {
   }
   data<T> operands(matrix_view<const T> centroids = {}) const { return {points_.view(), {}, centroids}; }
 };
-TYPED_TEST_SUITE(kmeans_plan, configurations, configuration_names);
+TYPED_SUITE(kmeans_plan, configurations, test::setting_names);
 
 TYPED_TEST(kmeans_plan, gives_the_bits_of_the_one_line_functions_for_every_call) {
   using T = typename TestFixture::T;

@@ -19,13 +19,14 @@
 #include "inject/sites.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
 
 template <class T>
 class kmeans_protection : public kmeans_backend<T> {};
-TYPED_TEST_SUITE(kmeans_protection, configurations, configuration_names);
+TYPED_SUITE(kmeans_protection, configurations, test::setting_names);
 
 const std::int64_t k_clean_intervals = test::sampled() ? 5'000 : 100'000;
 

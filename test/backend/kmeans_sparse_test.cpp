@@ -22,6 +22,7 @@
 #include "inject/sites.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -38,7 +39,7 @@ class kmeans_sparse : public kmeans_backend<T> {
   // The emulator has fewer points.
   static std::int64_t rows(std::int64_t count) { return kmeans_backend<T>::on_cuda ? std::max<std::int64_t>(count / 5, 90) : count; }
 };
-TYPED_TEST_SUITE(kmeans_sparse, configurations, configuration_names);
+TYPED_SUITE(kmeans_sparse, configurations, test::setting_names);
 
 template <class T>
 model<T> fit_sparse(const sparse_set<T>& points, const request<T>& wanted, const run::settings& how, bool wide = false) {

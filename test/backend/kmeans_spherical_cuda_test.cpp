@@ -19,6 +19,7 @@
 #include "kmeans/sites.hpp"
 #include "support/devices.hpp"
 #include "support/half_precision.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -111,7 +112,7 @@ class spherical_on_device : public testing::Test {
     return made;
   }
 };
-TYPED_TEST_SUITE(spherical_on_device, reals, real_names);
+TYPED_SUITE(spherical_on_device, reals, test::number_names);
 
 TYPED_TEST(spherical_on_device, the_same_bits_from_every_memory) {
   using T = TypeParam;

@@ -13,13 +13,14 @@
 #include "inject/sites.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
 
 template <class T>
 class kmeans_spherical : public kmeans_backend<T> {};
-TYPED_TEST_SUITE(kmeans_spherical, configurations, configuration_names);
+TYPED_SUITE(kmeans_spherical, configurations, test::setting_names);
 
 using vectors = std::vector<std::vector<long double>>;
 

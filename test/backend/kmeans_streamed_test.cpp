@@ -17,6 +17,7 @@
 #include "backend/kmeans_streamed.hpp"
 #include "support/effort.hpp"
 #include "support/late_device.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -30,7 +31,7 @@ class kmeans_streamed : public testing::Test {
     return {.backend = backend::cuda, .threads = 2, .protection = level, .throw_on_uncorrectable = false};
   }
 };
-TYPED_TEST_SUITE(kmeans_streamed, reals, real_names);
+TYPED_SUITE(kmeans_streamed, reals, test::number_names);
 
 TYPED_TEST(kmeans_streamed, what_stays_is_chosen_by_the_memory) {
   cuda::kept_points_problem what{

@@ -22,6 +22,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -131,7 +132,7 @@ truth brute_force(matrix_view<const T> points, const std::vector<double>& first,
   return made;
 }
 
-TYPED_TEST_SUITE(kmeans_backend, configurations, configuration_names);
+TYPED_SUITE(kmeans_backend, configurations, test::setting_names);
 
 TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
   using T = typename TestFixture::real;

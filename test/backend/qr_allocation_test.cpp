@@ -15,6 +15,7 @@
 
 #include "support/allocations.hpp"
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 #if defined(BALLAST_TEST_QR_ON_CUDA)
 #include "support/qr_on_device.hpp"
 #endif
@@ -70,7 +71,7 @@ class qr_allocation : public subjects::qr<Setting> {
                    {.backend = which, .threads = 3, .protection = level, .scheme = std::move(scheme)}, {.full_rank = false});
   }
 };
-TYPED_TEST_SUITE(qr_allocation, settings, names);
+TYPED_SUITE(qr_allocation, settings, test::setting_names);
 
 // Counts the allocations of the second of two calls.
 template <class Call>

@@ -20,6 +20,7 @@
 #include "qr/sites.hpp"
 #include "support/effort.hpp"
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -27,7 +28,7 @@ namespace {
 using index = std::int64_t;
 using namespace subjects;
 
-TYPED_TEST_SUITE(qr_batch, settings, names);
+TYPED_SUITE(qr_batch, settings, test::setting_names);
 
 // The result of one operation on a batch, as bytes, and the report.
 template <class T>

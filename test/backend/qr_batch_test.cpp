@@ -25,6 +25,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/effort.hpp"
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -32,7 +33,7 @@ namespace {
 using index = std::int64_t;
 using namespace subjects;
 
-TYPED_TEST_SUITE(qr_batch, settings, names);
+TYPED_SUITE(qr_batch, settings, test::setting_names);
 
 TYPED_TEST(qr_batch, factors_every_shape_accurately) {
   using T = typename TestFixture::T;

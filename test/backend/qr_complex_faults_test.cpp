@@ -19,6 +19,7 @@
 #include "qr/sites.hpp"
 #include "support/effort.hpp"
 #include "support/qr_complex_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -27,7 +28,7 @@ using namespace subjects;
 
 template <class Setting>
 class qr_complex_faults : public qr_complex<Setting> {};
-TYPED_TEST_SUITE(qr_complex_faults, complex_settings, complex_setting_names);
+TYPED_SUITE(qr_complex_faults, complex_settings, test::setting_names);
 
 // The results of a user, with one plan of faults: the factors, Q, and C Qᴴ for a fixed C.
 template <class S>

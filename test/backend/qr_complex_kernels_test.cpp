@@ -16,6 +16,7 @@
 
 #include "abft/threshold.hpp"
 #include "qr/arithmetic/kernels.hpp"
+#include "support/typed_suite.hpp"
 
 extern "C" {
 void cgeqrf_(const int*, const int*, std::complex<float>*, const int*, std::complex<float>*, std::complex<float>*, const int*, int*);
@@ -103,14 +104,8 @@ class complex_kernels : public testing::Test {
     return {{1, 1}, {5, 3}, {4, 4}, {9, 9}, {40, 13}, {130, 32}, {70, 64}, {8200, 16}};
   }
 };
-struct complex_names {
-  template <class S>
-  static std::string GetName(int) {
-    return sizeof(S) == 8 ? "c64" : "c128";
-  }
-};
 using complex_types = testing::Types<std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(complex_kernels, complex_types, complex_names);
+TYPED_SUITE(complex_kernels, complex_types, test::number_names);
 
 // A = H [R; 0], and T + Tᴴ = Tᴴ VᴴV T, by which H is unitary.
 TYPED_TEST(complex_kernels, a_panel_has_the_product_and_a_unitary_factor) {

@@ -15,6 +15,7 @@
 
 #include "support/effort.hpp"
 #include "support/qr_complex_subject.hpp"
+#include "support/typed_suite.hpp"
 
 extern "C" {
 void cgeqrf_(const int*, const int*, std::complex<float>*, const int*, std::complex<float>*, std::complex<float>*, const int*, int*);
@@ -26,7 +27,7 @@ namespace {
 
 using namespace subjects;
 
-TYPED_TEST_SUITE(qr_complex, complex_settings, complex_setting_names);
+TYPED_SUITE(qr_complex, complex_settings, test::setting_names);
 
 void lapack_complex(int m, int n, std::complex<float>* A, std::complex<float>* tau) {
   std::vector<std::complex<float>> work(static_cast<std::size_t>(64 * n));

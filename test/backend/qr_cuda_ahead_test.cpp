@@ -25,6 +25,7 @@
 #include "support/late_device.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -67,7 +68,7 @@ class panels_ahead : public testing::Test {
 
   const matrix<T> A_ = random_matrix<T>(m, n, 31);
 };
-TYPED_TEST_SUITE(panels_ahead, test::reals, test::real_names);
+TYPED_SUITE(panels_ahead, test::reals, test::number_names);
 
 // The fault in panel k is found after panels k + 1 and k + 2 were begun. These are begun again: the bad panel may have changed neither them
 // nor later blocks. The verdict is that of a panel that is judged at once, and one attempt at the whole is enough.

@@ -27,6 +27,7 @@
 #include "support/qr_kernels.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -58,7 +59,7 @@ struct random_reflectors {
 
 template <class T>
 class qr_cuda_apply : public kernels_on_emulator<T> {};
-TYPED_TEST_SUITE(qr_cuda_apply, test::reals, test::real_names);
+TYPED_SUITE(qr_cuda_apply, test::reals, test::number_names);
 
 // ------------------------------------------------------------------------------------------------------------------------ kernels
 

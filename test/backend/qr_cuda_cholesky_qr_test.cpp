@@ -24,6 +24,7 @@
 #include "support/effort.hpp"
 #include "support/qr_subject.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -76,7 +77,7 @@ class cholesky_qr_panels : public testing::Test {
       std::make_shared<test::launch_recorder>(std::make_shared<simt::emulated_device>(small()));
   const device_for_a_test here_{device_};
 };
-TYPED_TEST_SUITE(cholesky_qr_panels, test::reals, test::real_names);
+TYPED_SUITE(cholesky_qr_panels, test::reals, test::number_names);
 
 // V, R and tau are LAPACK's, not only as good as LAPACK's; no reflector is made by itself, and the host waits once for each panel.
 TYPED_TEST(cholesky_qr_panels, have_lapacks_reflectors) {

@@ -30,11 +30,4 @@ class qr_cuda_complex : public qr_complex<Setting> {
 
 using complex_on_cuda = testing::Types<setting<std::complex<float>, backend::cuda>, setting<std::complex<double>, backend::cuda>>;
 
-struct complex_on_cuda_names {
-  template <class Setting>
-  static std::string GetName(int) {
-    return sizeof(typename Setting::real) == 8 ? "c64" : "c128";
-  }
-};
-
 }  // namespace ballast::qr::subjects

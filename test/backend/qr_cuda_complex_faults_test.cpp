@@ -19,6 +19,7 @@
 #include "inject/sites.hpp"
 #include "qr/sites.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -27,7 +28,7 @@ using namespace subjects;
 
 template <class Setting>
 class qr_cuda_complex_faults : public qr_cuda_complex<Setting> {};
-TYPED_TEST_SUITE(qr_cuda_complex_faults, complex_on_cuda, complex_on_cuda_names);
+TYPED_SUITE(qr_cuda_complex_faults, complex_on_cuda, test::number_names);
 
 template <class S>
 struct result {

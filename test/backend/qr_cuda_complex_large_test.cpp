@@ -18,6 +18,7 @@
 #include "qr/sites.hpp"
 #include "support/effort.hpp"
 #include "support/qr_complex_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -31,14 +32,7 @@ class qr_cuda_complex_large : public qr_complex<Setting> {
   static run::settings how() { return qr_complex<Setting>::how(""); }
 };
 
-struct names {
-  template <class Setting>
-  static std::string GetName(int) {
-    return sizeof(typename Setting::real) == 8 ? "c64" : "c128";
-  }
-};
-
-TYPED_TEST_SUITE(qr_cuda_complex_large, complex_settings, names);
+TYPED_SUITE(qr_cuda_complex_large, complex_settings, test::number_names);
 
 TYPED_TEST(qr_cuda_complex_large, factors_every_shape_accurately_with_a_real_diagonal) {
   using S = typename TestFixture::S;

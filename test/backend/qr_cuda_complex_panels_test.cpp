@@ -22,6 +22,7 @@
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 #include "support/qr_complex_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -81,7 +82,7 @@ class complex_panels : public qr_complex<Setting> {
     }
   }
 };
-TYPED_TEST_SUITE(complex_panels, complex_settings, complex_setting_names);
+TYPED_SUITE(complex_panels, complex_settings, test::setting_names);
 
 TYPED_TEST(complex_panels, have_lapacks_reflectors) {
   using S = typename TestFixture::S;

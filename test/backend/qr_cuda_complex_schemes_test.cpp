@@ -22,6 +22,7 @@
 #include "support/effort.hpp"
 #include "support/qr_complex_subject.hpp"
 #include "support/qr_on_device.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -51,7 +52,7 @@ class qr_cuda_complex_schemes : public qr_complex<Setting> {
   }
 };
 
-TYPED_TEST_SUITE(qr_cuda_complex_schemes, complex_settings, complex_setting_names);
+TYPED_SUITE(qr_cuda_complex_schemes, complex_settings, test::setting_names);
 
 constexpr const char* k_schemes[] = {"qr_update", "hybrid"};
 

@@ -19,6 +19,7 @@
 #include "cuda/memory/shared_state.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/effort.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -32,7 +33,7 @@ class emulated final : public testing::Environment {
 };
 [[maybe_unused]] const auto* const k_emulated = testing::AddGlobalTestEnvironment(new emulated);
 
-TYPED_TEST_SUITE(qr_cuda_complex, complex_on_cuda, complex_on_cuda_names);
+TYPED_SUITE(qr_cuda_complex, complex_on_cuda, test::number_names);
 
 TYPED_TEST(qr_cuda_complex, factors_every_shape_accurately_with_a_real_diagonal) {
   using S = typename TestFixture::S;

@@ -21,6 +21,7 @@
 #include "support/qr_kernels.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -44,7 +45,7 @@ class narrow_products : public kernels_on_emulator<T> {
   // Bounds the error of a sum of `count` products of that total size. All roundings except the last one are in double.
   static double tolerance(index count, double size) { return (abft::unit_roundoff<T> + static_cast<double>(count + 8) * 0x1p-53) * size; }
 };
-TYPED_TEST_SUITE(narrow_products, test::reals, test::real_names);
+TYPED_SUITE(narrow_products, test::reals, test::number_names);
 
 struct narrow_problem {
   index rows, width, columns, front, chunks;  // `front`: the first columns, which lie in other memory

@@ -20,6 +20,7 @@
 #include "support/effort.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -37,7 +38,7 @@ ballast::cuda::capabilities little_memory(index m) {
 
 template <class T>
 class qr_cuda_out_of_core : public testing::Test {};
-TYPED_TEST_SUITE(qr_cuda_out_of_core, test::reals, test::real_names);
+TYPED_SUITE(qr_cuda_out_of_core, test::reals, test::number_names);
 
 TYPED_TEST(qr_cuda_out_of_core, factors_and_q_are_as_good_as_of_a_whole_matrix) {
   using T = TypeParam;

@@ -23,6 +23,7 @@
 #include "support/late_device.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -79,7 +80,7 @@ class panel_pairs : public testing::Test {
   }
   const matrix<T> A_ = random_matrix<T>(k_rows, k_columns, 31);
 };
-TYPED_TEST_SUITE(panel_pairs, test::reals, test::real_names);
+TYPED_SUITE(panel_pairs, test::reals, test::number_names);
 
 TYPED_TEST(panel_pairs, are_as_good_as_one_panel_after_the_other) {
   using T = TypeParam;

@@ -29,6 +29,7 @@
 #include "support/late_device.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -58,7 +59,7 @@ class qr_cuda : public testing::Test {
       ASSERT_NEAR(made.F.data()[e], expected.F.data()[e], tolerance * std::sqrt(m)) << m << " × " << n;
   }
 };
-TYPED_TEST_SUITE(qr_cuda, test::reals, test::real_names);
+TYPED_SUITE(qr_cuda, test::reals, test::number_names);
 
 TYPED_TEST(qr_cuda, panels_of_clusters_of_every_size) {
   for (const auto& [m, n] : std::vector<std::pair<index, index>>{{190, 40}, {260, 70}, {1600, 12}, {4200, 6}})

@@ -20,13 +20,14 @@
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
 
 using namespace subjects;
 
-TYPED_TEST_SUITE(qr_host, settings, names);
+TYPED_SUITE(qr_host, settings, test::setting_names);
 
 // Kernels in one call of which an operand is read wrong: what a struck register does, that serves several columns or several sums.
 template <class S>

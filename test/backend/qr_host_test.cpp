@@ -31,19 +31,20 @@
 #include "support/devices.hpp"
 #include "support/qr_subject.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
 
 using namespace subjects;
 
-TYPED_TEST_SUITE(qr_host, settings, names);
+TYPED_SUITE(qr_host, settings, test::setting_names);
 
 // A panel for which all threads wait is cut into small pieces. It is the reference's panel to rounding, with the same bits for any number
 // of threads; others of its shape are made in one piece.
 template <class T>
 class panels_alone : public testing::Test {};
-TYPED_TEST_SUITE(panels_alone, test::reals, test::real_names);
+TYPED_SUITE(panels_alone, test::reals, test::number_names);
 TYPED_TEST(panels_alone, are_the_reference_panel) {
   using T = TypeParam;
   constexpr index w = sizeof(T) == 4 ? 128 : 64, m = 4103;

@@ -24,6 +24,7 @@
 #include "support/late_device.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -53,7 +54,7 @@ class qr_hybrid : public testing::Test {
     return std::make_shared<simt::emulated_device>(small);
   }
 };
-TYPED_TEST_SUITE(qr_hybrid, test::reals, test::real_names);
+TYPED_SUITE(qr_hybrid, test::reals, test::number_names);
 
 TYPED_TEST(qr_hybrid, agrees_with_the_cpu) {
   using T = TypeParam;

@@ -13,6 +13,7 @@
 #include "inject/sites.hpp"
 #include "qr/sites.hpp"
 #include "support/qr_pivot_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -21,7 +22,7 @@ using namespace subjects;
 
 template <class Setting>
 class qr_pivot_faults : public subjects::qr<Setting> {};
-TYPED_TEST_SUITE(qr_pivot_faults, pivot_settings, pivot_names);
+TYPED_SUITE(qr_pivot_faults, pivot_settings, test::setting_names);
 
 const std::vector<inject::site> k_choice = {site::column_norm, site::pivot, site::permutation};
 

@@ -14,6 +14,7 @@
 #include <ballast/qr.hpp>
 
 #include "support/qr_pivot_subject.hpp"
+#include "support/typed_suite.hpp"
 
 extern "C" {
 void dgeqp3_(const int*, const int*, double*, const int*, int*, double*, double*, const int*, int*);
@@ -36,7 +37,7 @@ using namespace subjects;
 
 template <class Setting>
 class qr_pivot : public subjects::qr<Setting> {};
-TYPED_TEST_SUITE(qr_pivot, pivot_settings, pivot_names);
+TYPED_SUITE(qr_pivot, pivot_settings, test::setting_names);
 
 TYPED_TEST(qr_pivot, factors_every_kind_of_matrix_in_the_order_of_the_rule) {
   using T = typename TestFixture::T;

@@ -15,6 +15,7 @@
 #include <ballast/qr.hpp>
 
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 #if defined(BALLAST_TEST_QR_ON_CUDA)
 #include "qr/sites.hpp"
 #include "simt/emulated_device.hpp"
@@ -41,7 +42,7 @@ class qr_plan : public subjects::qr<Setting> {
     return {{40, 24}, {24, 40}, {90, 70}, {1, 1}};
   }
 };
-TYPED_TEST_SUITE(qr_plan, settings, names);
+TYPED_SUITE(qr_plan, settings, test::setting_names);
 
 template <class T>
 bool same(const dense<T>& a, const dense<T>& b) {

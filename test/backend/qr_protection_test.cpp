@@ -16,6 +16,7 @@
 #include "inject/sites.hpp"
 #include "qr/sites.hpp"
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -31,7 +32,7 @@ class qr_protection : public qr<Setting> {
            test::taken(static_cast<std::uint64_t>(where) + model, 3);
   }
 };
-TYPED_TEST_SUITE(qr_protection, settings, names);
+TYPED_SUITE(qr_protection, settings, test::setting_names);
 
 TYPED_TEST(qr_protection, every_fault_at_every_site_is_repaired) {
   using T = typename TestFixture::T;

@@ -12,6 +12,7 @@
 #include <ballast/qr.hpp>
 
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -20,7 +21,7 @@ using namespace subjects;
 
 template <class Setting>
 class qr_rank : public subjects::qr<Setting> {};
-TYPED_TEST_SUITE(qr_rank, settings, names);
+TYPED_SUITE(qr_rank, settings, test::setting_names);
 
 template <class T>
 dense<T> from_rows(const std::vector<std::vector<double>>& rows) {

@@ -14,13 +14,14 @@
 #include <ballast/qr.hpp>
 
 #include "support/qr_subject.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
 
 using namespace subjects;
 
-TYPED_TEST_SUITE(qr, settings, names);
+TYPED_SUITE(qr, settings, test::setting_names);
 
 TYPED_TEST(qr, factors_every_shape_accurately_with_both_schemes) {
   using T = typename TestFixture::T;

@@ -29,6 +29,7 @@
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 #include "support/several_devices.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -87,13 +88,7 @@ class fft_devices : public testing::Test {
   test::several_devices three_{4, 4, 4};
 };
 using reals = testing::Types<float, double>;
-struct names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(fft_devices, reals, names);
+TYPED_SUITE(fft_devices, reals, test::number_names);
 
 // The same limits as on ranks of an engine (fft_test.cpp).
 TYPED_TEST(fft_devices, definition_and_inverse) {

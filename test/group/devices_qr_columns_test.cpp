@@ -25,6 +25,7 @@
 #include "qr/sites.hpp"
 #include "support/effort.hpp"
 #include "support/several_devices.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -78,13 +79,7 @@ class qr_columns_devices : public testing::Test {
   test::several_devices three_{4, 4, 4};
 };
 using precisions_of_columns = testing::Types<float, double>;
-struct column_names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(qr_columns_devices, precisions_of_columns, column_names);
+TYPED_SUITE(qr_columns_devices, precisions_of_columns, test::number_names);
 
 // Square, tall and narrow blocks, a last block that is narrower, and fewer blocks than devices.
 TYPED_TEST(qr_columns_devices, definitions) {

@@ -23,6 +23,7 @@
 #include "qr/sites.hpp"
 #include "support/effort.hpp"
 #include "support/several_devices.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -70,13 +71,7 @@ class qr_devices : public testing::Test {
   test::several_devices three_{4, 4, 4};
 };
 using reals = testing::Types<float, double>;
-struct names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(qr_devices, reals, names);
+TYPED_SUITE(qr_devices, reals, test::number_names);
 
 // Shares above and below 256 rows, which other kernels factor, and fewer shares than devices.
 TYPED_TEST(qr_devices, definitions) {

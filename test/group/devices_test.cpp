@@ -22,6 +22,7 @@
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
 #include "support/several_devices.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -104,13 +105,7 @@ class devices : public testing::Test {
   test::several_devices three_{4, 2, 3};
 };
 using reals = testing::Types<float, double>;
-struct names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(devices, reals, names);
+TYPED_SUITE(devices, reals, test::number_names);
 
 template <class T>
 void expect_same_bits(const scene<T>& what) {

@@ -30,6 +30,7 @@
 #include "inject/sites.hpp"
 #include "support/effort.hpp"
 #include "support/ranks.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -132,7 +133,7 @@ outcome<T> transform_on(int ranks, const scene& what, const std::vector<std::com
 template <class T>
 class fft_group : public testing::Test {};
 using precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(fft_group, precisions);
+TYPED_SUITE(fft_group, precisions, test::number_names);
 
 // A transform errs by a few u √log₂ N of the norm of the spectrum (docs/design/fft.md, "Accuracy"); 4 are allowed, for both together 8.
 TYPED_TEST(fft_group, definition_and_inverse) {

@@ -23,6 +23,7 @@
 #include "inject/plan.hpp"
 #include "support/effort.hpp"
 #include "support/ranks.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -141,7 +142,7 @@ outcome<T> fit_on(int ranks, const point_set<T>& set, const scene& what, const s
 template <class T>
 class kmeans_group : public testing::Test {};
 using precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(kmeans_group, precisions);
+TYPED_SUITE(kmeans_group, precisions, test::number_names);
 
 std::vector<scene> scenes() {
   return {{.init = init::given},

@@ -19,6 +19,7 @@
 
 #include "group/devices_fft_cases.hpp"
 #include "group/fake_nccl.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -119,13 +120,7 @@ class fft_nccl : public testing::Test {
   }
 };
 using reals_of_ranks = testing::Types<float, double>;
-struct names_of_ranks {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(fft_nccl, reals_of_ranks, names_of_ranks);
+TYPED_SUITE(fft_nccl, reals_of_ranks, test::number_names);
 
 TYPED_TEST(fft_nccl, definition_and_inverse) {
   using T = TypeParam;

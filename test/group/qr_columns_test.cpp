@@ -21,6 +21,7 @@
 #include "inject/plan.hpp"
 #include "support/effort.hpp"
 #include "support/ranks.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -120,7 +121,7 @@ bool same(const outcome<T>& a, const outcome<T>& b) {
 template <class T>
 class qr_columns : public testing::Test {};
 using precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(qr_columns, precisions);
+TYPED_SUITE(qr_columns, precisions, test::number_names);
 
 TYPED_TEST(qr_columns, definitions_and_the_same_bits_for_any_number_of_ranks) {
   using T = TypeParam;

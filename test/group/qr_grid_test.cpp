@@ -30,6 +30,7 @@
 #include "inject/plan.hpp"
 #include "support/effort.hpp"
 #include "support/ranks.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -192,7 +193,7 @@ matrix<T> numbers(std::int64_t m, std::int64_t n, std::uint64_t seed) {
 template <class T>
 class qr_grid : public testing::Test {};
 using all_numbers = testing::Types<float, double, std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(qr_grid, all_numbers);
+TYPED_SUITE(qr_grid, all_numbers, test::number_names);
 
 TYPED_TEST(qr_grid, definitions_and_signs) {
   using T = TypeParam;

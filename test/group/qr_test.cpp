@@ -18,6 +18,7 @@
 #include "group/wire_faults.hpp"
 #include "support/effort.hpp"
 #include "support/ranks.hpp"
+#include "support/typed_suite.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -95,7 +96,7 @@ bool same(const outcome<T>& a, const outcome<T>& b) {
 template <class T>
 class qr_group : public testing::Test {};
 using precisions = testing::Types<float, double>;
-TYPED_TEST_SUITE(qr_group, precisions);
+TYPED_SUITE(qr_group, precisions, test::number_names);
 
 TYPED_TEST(qr_group, definitions) {
   using T = TypeParam;

@@ -128,13 +128,6 @@ class qr_complex : public testing::Test {
   static problem problem_here(index m, index n, index batch = 1) { return {precision_of<real>, m, n, batch, true}; }
 };
 
-struct complex_setting_names {
-  template <class Setting>
-  static std::string GetName(int) {
-    return std::string(to_string(Setting::which)) + (sizeof(typename Setting::real) == 8 ? "_c64" : "_c128");
-  }
-};
-
 #if defined(BALLAST_TEST_QR_ON_CUDA)
 using complex_settings = testing::Types<setting<std::complex<float>, backend::cuda>, setting<std::complex<double>, backend::cuda>>;
 #else

@@ -34,16 +34,6 @@ using pivot_settings = testing::Types<setting<float, backend::reference>, settin
                                       setting<std::complex<float>, backend::cpu>, setting<std::complex<double>, backend::cpu>>;
 #endif
 
-struct pivot_names {
-  template <class Setting>
-  static std::string GetName(int number) {
-    if constexpr (is_complex<typename Setting::real>)
-      return complex_setting_names::GetName<Setting>(number);
-    else
-      return names::GetName<Setting>(number);
-  }
-};
-
 // Every kind of data, in both components of complex numbers.
 template <class T>
 dense<T> any_of_kind(const std::string& kind, index m, index n, std::uint64_t seed) {

@@ -232,13 +232,6 @@ class qr : public testing::Test {
   }
 };
 
-struct names {
-  template <class Setting>
-  static std::string GetName(int) {
-    return std::string(to_string(Setting::which)) + "_" + std::string(to_string(precision_of<typename Setting::real>));
-  }
-};
-
 #if defined(BALLAST_TEST_QR_ON_CUDA)
 inline const std::vector<const char*> k_schemes = {"block_checksum", "qr_update", "hybrid"};
 inline const std::vector<backend> k_backends = {backend::cuda};
