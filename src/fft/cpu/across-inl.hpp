@@ -89,7 +89,7 @@ struct to_memory {
     else
       hn::StoreU(v, d, to);
   }
-  // Of signal l of a group: a whole vector of it, or the second half of a vector and as many scalars of signal l + W/2.
+  // Pieces of signal l of a group: a whole vector, or half of one beside as many scalars of signal l + W/2.
   HWY_INLINE void piece(V v, T* const* to, int l, std::int64_t first) { row(v, to[l] + first); }
   HWY_INLINE void narrow_piece(V v, T* const* to, int l, std::int64_t first) {
     const hn::Half<D> half;

@@ -224,7 +224,7 @@ bool along_line<T>::repeats(short_call<T> call, const parity_pair& to) const {
     const T* const made = call.to;
     call.to = call.pairs;
     repeat(call);
-    return kernels<T>().same_bits(made, call.to, call.from.used * call.to_stride, to);
+    return kernels<T>().same_bits(call.to, made, call.from.used * call.to_stride, to);
   }
   call.twiddles = twins_.data();
   call.turned = true;

@@ -131,7 +131,7 @@ inline std::uint64_t parity_of(const lane_sums& sums) {
 }
 
 // Signals of `points` contiguous complex numbers, `stride` scalars apart. as_run: all of them are one run for their parity (parity.hpp),
-// whatever lies between them in memory.
+// as if nothing lay between them in memory.
 template <class T>
 struct signals_of {
   const T* base = nullptr;

@@ -167,9 +167,9 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
   const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream), rows_out_);
   // The stored half of a spectrum stands for the whole: the norm of the whole is up to √2 times the norm of the half.
   const bool half = form_ == form::real_inverse || half_spectrum_;
-  sensitivity_ = (half ? std::sqrt(2.0) : 1) * (convolution_.padded > 0 ? k_convolution_sensitivity : 1);
-  for (auto& copy : limits_) {
-    const double kappa = k_kappa * sensitivity_;
+  limits_.sensitivity = (half ? std::sqrt(2.0) : 1) * (convolution_.padded > 0 ? k_convolution_sensitivity : 1);
+  for (auto& copy : limits_.copies) {
+    const double kappa = k_kappa * limits_.sensitivity;
     copy.underflow = thresholds::residual<T>(points_, 0, kappa);
     copy.factor = thresholds::residual<T>(points_, 1, kappa) - copy.underflow;
     copy.output_underflow = thresholds::output_underflow<T>(points_);
@@ -215,8 +215,8 @@ template <class T>
 lane_limits line<T>::limits(double scale) const {
   lane_limits made;
   for (int i = 0; i < 2; ++i) {
-    made.factor[i] = limits_[i].factor * scale;
-    made.least[i] = (scale == 1 ? limits_[i].underflow : limits_[i].underflow * scale) + limits_[i].output_underflow;
+    made.factor[i] = limits_.copies[i].factor * scale;
+    made.least[i] = (scale == 1 ? limits_.copies[i].underflow : limits_.copies[i].underflow * scale) + limits_.copies[i].output_underflow;
   }
   return made;
 }

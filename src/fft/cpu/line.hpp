@@ -53,7 +53,7 @@ class line {
   // The same line with vectors along the signal, for signals whose elements are contiguous on both sides; null if there is no such code.
   const along_line<T>* along() const { return along_ ? &*along_ : nullptr; }
   double points() const { return points_; }
-  double sensitivity() const { return sensitivity_; }  // factor of κ for this kind of line
+  double sensitivity() const { return limits_.sensitivity; }  // factor of κ for this kind of line
   // Returns the parts of thresholds::residual and ::output_underflow for lines whose results are multiplied by `scale`.
   lane_limits limits(double scale) const;
 
@@ -111,11 +111,14 @@ class line {
   std::optional<along_line<T>> along_;
   bool half_spectrum_ = false;
   std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
-  double points_ = 1, sensitivity_ = 1;
+  double points_ = 1;
   // Two copies of the parts of a threshold: (factor · norm + underflow) · scale + output_underflow.
   struct {
-    double factor = 0, underflow = 0, output_underflow = 0;
-  } limits_[2];
+    double sensitivity = 1;
+    struct {
+      double factor = 0, underflow = 0, output_underflow = 0;
+    } copies[2];
+  } limits_;
 };
 
 extern template class line<float>;

@@ -48,7 +48,7 @@ class one_pass final : public transform {
   line<T> line_;
   std::int64_t tiles_;
   std::int64_t scratch_scalars_;
-  tile_job<T> shared_;  // what all tiles of all calls have in common
+  tile_job<T> shared_;  // the part of a job that the tiles of all calls share
   mutable workspace_pool<scratch_slots<T>> memory_;
 };
 
