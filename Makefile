@@ -70,7 +70,7 @@ quick:
 	ctest --test-dir build/release --output-on-failure -j 2 -R '^(unit_.*|layers)$$' & units=$$!; \
 	  BALLAST_TEST_EFFORT=sample build/release/bin/backend_$(BACKEND) --gtest_brief=1 && wait $$units
 
-# Strikes registers of the running library from outside, STRIKES times each of 83 problems; 50 took ten minutes with 1000. Fails if a strike
+# Strikes registers of the running library from outside, STRIKES times each of 100 problems; 50 took ten minutes with 1000. Fails if a strike
 # was silent above the floor where a check covers. docs/design/strike.md.
 STRIKES ?= 1000
 strike:

@@ -43,7 +43,10 @@ struct subject {
 subject make_fft(const std::string& token, const settings& how);
 subject make_kmeans(const std::string& token, const settings& how);
 subject make_qr(const std::string& token, const settings& how);
-// geqp3_… is qr_… with column pivoting.
+// geqp3_… is qr_… with column pivoting, gelsy_… the least-squares solution of least norm for one right-hand side.
 subject make_geqp3(const std::string& token, const settings& how);
+subject make_gelsy(const std::string& token, const settings& how);
+// convolve_… and correlate_…
+subject make_convolution(const std::string& token, const settings& how);
 
 }  // namespace ballast::bench

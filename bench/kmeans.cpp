@@ -73,6 +73,22 @@ void add_scikit_learn(subject& made, const kmeans::problem& wanted, const settin
   made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
 }
 
+// Returns whether scikit-learn is to run beside a single fit of these points. If it cannot, `made` says why.
+bool has_rival(subject& made, const kmeans::problem& wanted, const settings& how) {
+  if (how.peers && wanted.spherical) made.missing["scikit-learn"] = "it has no spherical K-Means";
+  return how.peers && !wanted.spherical;
+}
+
+// Fits once, and returns the iterations.
+template <class T>
+int iterations_of(const kmeans::problem& wanted, const kmeans::data<T>& from, const kmeans::options& options, const execution& where) {
+  matrix<T> centroids(wanted.clusters, wanted.features);
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(wanted.points));
+  int made = 0;
+  (void)kmeans::plan<T>(wanted, options, where).fit(from, {.centroids = centroids.view(), .labels = labels, .iterations = &made});
+  return made;
+}
+
 // Points in compressed rows, half a percent of whose elements are stored, at random places.
 template <class T>
 subject make_sparse(const kmeans::problem& wanted, const settings& how) {
@@ -103,9 +119,9 @@ subject make_sparse(const kmeans::problem& wanted, const settings& how) {
     kmeans::data<T> from;
     from.sparse = csr_view<const T, std::int32_t>{m, n, points->offsets, points->columns, points->values};
     from.centroids = std::as_const(points->centroids).view();
-    return kmeans::fit(from, k, options, where).iterations;
+    return iterations_of(wanted, from, options, where);
   });
-  if (!how.peers) return made;
+  if (!has_rival(made, wanted, how)) return made;
   auto folder = std::make_shared<scratch_folder>();
   write_raw(folder->path / "points", points->values);
   write_raw(folder->path / "columns", points->columns);
@@ -156,7 +172,7 @@ subject make(const kmeans::problem& wanted, const settings& how) {
   const auto with = [=](const kmeans::data<T>& from, const kmeans::options& options, const execution& where) {
     kmeans::data<T> all = from;
     all.centroids = std::as_const(*centroids).view();
-    return kmeans::fit(all, k, options, where).iterations;
+    return iterations_of(wanted, all, options, where);
   };
   if constexpr (sizeof(T) == 4) {
     const auto add_half = [&]<class Half>(Half) {
@@ -177,7 +193,7 @@ subject make(const kmeans::problem& wanted, const settings& how) {
     return std::ranges::max(
         kmeans::fit(kmeans::batch_data<T>{batch_of(all, fits), {}, std::as_const(*centroids).view()}, k, options, where).iterations);
   });
-  if (how.peers && fits == 1) {
+  if (fits == 1 && has_rival(made, wanted, how)) {
     auto folder = std::make_shared<scratch_folder>();
     write_raw(folder->path / "points", *points);
     write_raw(folder->path / "centroids", *centroids);

@@ -22,6 +22,14 @@ void zgeqp3_(const int*, const int*, std::complex<double>*, const int*, int*, st
              double*, int*);
 void cgeqrf_(const int*, const int*, std::complex<float>*, const int*, std::complex<float>*, std::complex<float>*, const int*, int*);
 void zgeqrf_(const int*, const int*, std::complex<double>*, const int*, std::complex<double>*, std::complex<double>*, const int*, int*);
+void sgelsy_(const int*, const int*, const int*, float*, const int*, float*, const int*, int*, const float*, int*, float*, const int*,
+             int*);
+void dgelsy_(const int*, const int*, const int*, double*, const int*, double*, const int*, int*, const double*, int*, double*, const int*,
+             int*);
+void cgelsy_(const int*, const int*, const int*, std::complex<float>*, const int*, std::complex<float>*, const int*, int*, const float*,
+             int*, std::complex<float>*, const int*, float*, int*);
+void zgelsy_(const int*, const int*, const int*, std::complex<double>*, const int*, std::complex<double>*, const int*, int*, const double*,
+             int*, std::complex<double>*, const int*, double*, int*);
 void openblas_set_num_threads(int);
 }
 
@@ -51,6 +59,34 @@ void geqp3(int m, int n, std::complex<double>* A, int* pivots, std::complex<doub
            int* info) {
   std::vector<double> norms(static_cast<std::size_t>(2 * n));
   zgeqp3_(&m, &n, A, &m, pivots, tau, work, &lwork, norms.data(), info);
+}
+
+// One right-hand side.
+void gelsy(int m, int n, float* A, float* b, int* pivots, double rcond, float* work, int lwork, int* info) {
+  const int one = 1, rows = std::max(m, n);
+  const auto limit = static_cast<float>(rcond);
+  int rank = 0;
+  sgelsy_(&m, &n, &one, A, &m, b, &rows, pivots, &limit, &rank, work, &lwork, info);
+}
+void gelsy(int m, int n, double* A, double* b, int* pivots, double rcond, double* work, int lwork, int* info) {
+  const int one = 1, rows = std::max(m, n);
+  int rank = 0;
+  dgelsy_(&m, &n, &one, A, &m, b, &rows, pivots, &rcond, &rank, work, &lwork, info);
+}
+void gelsy(int m, int n, std::complex<float>* A, std::complex<float>* b, int* pivots, double rcond, std::complex<float>* work, int lwork,
+           int* info) {
+  const int one = 1, rows = std::max(m, n);
+  const auto limit = static_cast<float>(rcond);
+  std::vector<float> norms(static_cast<std::size_t>(2 * n));
+  int rank = 0;
+  cgelsy_(&m, &n, &one, A, &m, b, &rows, pivots, &limit, &rank, work, &lwork, norms.data(), info);
+}
+void gelsy(int m, int n, std::complex<double>* A, std::complex<double>* b, int* pivots, double rcond, std::complex<double>* work, int lwork,
+           int* info) {
+  const int one = 1, rows = std::max(m, n);
+  std::vector<double> norms(static_cast<std::size_t>(2 * n));
+  int rank = 0;
+  zgelsy_(&m, &n, &one, A, &m, b, &rows, pivots, &rcond, &rank, work, &lwork, norms.data(), info);
 }
 
 template <class T>
@@ -135,6 +171,50 @@ subject make(const qr::problem& wanted, const settings& how) {
   return made;
 }
 
+// Least squares of any rank, for one right-hand side.
+template <class T>
+subject make_solved(const std::string& token, const qr::problem& wanted, const settings& how) {
+  const std::int64_t rows = std::max(wanted.rows, wanted.columns);
+  const auto held = random_data<T>(wanted.rows, wanted.columns, rows);
+  const auto right = random_data<T>(rows, 1, 0);
+  held->pivots.resize(static_cast<std::size_t>(wanted.columns));
+  const double rcond = static_cast<double>(rows) * (wanted.precision == precision::f32 ? 0x1p-23 : 0x1p-52);  // NumPy's
+  subject made;
+  made.token = token;
+  made.unit = "solution";
+  made.flops = flops_of(wanted);
+  for (const auto level : {protection::off, protection::correct}) {
+    const qr::plan<T> plan(wanted, {.backend = how.backend, .threads = how.threads, .protection = level});
+    made.variants.push_back({std::string(to_string(level)), [=] {
+                               held->work = held->original;
+                               right->work = right->original;
+                               std::int64_t rank = 0;
+                               return seconds_of(
+                                   [&] { (void)plan.gelsy(held->work.view(), right->work.view(), held->pivots, rcond, rank); });
+                             }});
+  }
+  if (how.peers) {
+    const int im = static_cast<int>(wanted.rows), in = static_cast<int>(wanted.columns);
+    held->lapack_pivots.resize(held->pivots.size());
+    int info = 0;
+    T size = 0;
+    gelsy(im, in, held->work.data(), right->work.data(), held->lapack_pivots.data(), rcond, &size, -1, &info);
+    held->lapack_work.resize(static_cast<std::size_t>(std::real(size)));
+    made.variants.push_back({"OpenBLAS", [=] {
+                               held->work = held->original;
+                               right->work = right->original;
+                               std::ranges::fill(held->lapack_pivots, 0);  // all columns are free
+                               openblas_set_num_threads(how.threads);
+                               int status = 0;
+                               return seconds_of([&] {
+                                 gelsy(im, in, held->work.data(), right->work.data(), held->lapack_pivots.data(), rcond,
+                                       held->lapack_work.data(), static_cast<int>(held->lapack_work.size()), &status);
+                               });
+                             }});
+  }
+  return made;
+}
+
 // QR with column pivoting.
 template <class T>
 subject make_pivoted(const std::string& token, const qr::problem& wanted, const settings& how) {
@@ -172,11 +252,25 @@ subject make_pivoted(const std::string& token, const qr::problem& wanted, const 
   return made;
 }
 
+// Reads geqp3_… or gelsy_….
+qr::problem one_matrix(const std::string& token) {
+  const qr::problem wanted = qr::parse_token("qr" + token.substr(token.find('_')));
+  if (wanted.batch != 1) throw invalid_argument_error(token + ": expected one matrix, got a batch");
+  return wanted;
+}
+
 }  // namespace
 
+subject make_gelsy(const std::string& token, const settings& how) {
+  const qr::problem wanted = one_matrix(token);
+  const bool single = wanted.precision == precision::f32;
+  if (wanted.complex)
+    return single ? make_solved<std::complex<float>>(token, wanted, how) : make_solved<std::complex<double>>(token, wanted, how);
+  return single ? make_solved<float>(token, wanted, how) : make_solved<double>(token, wanted, how);
+}
+
 subject make_geqp3(const std::string& token, const settings& how) {
-  const qr::problem wanted = qr::parse_token("qr" + token.substr(std::string("geqp3").size()));
-  if (wanted.batch != 1) throw invalid_argument_error(token + ": expected one matrix for geqp3, got a batch");
+  const qr::problem wanted = one_matrix(token);
   const bool single = wanted.precision == precision::f32;
   if (wanted.complex)
     return single ? make_pivoted<std::complex<float>>(token, wanted, how) : make_pivoted<std::complex<double>>(token, wanted, how);

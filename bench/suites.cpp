@@ -17,6 +17,7 @@ const std::vector<std::string> k_clusters_and_matrices = {"kmeans_f32_m131072_n1
                                                           "kmeans_f32_m100000_n10000_k20_csr",
                                                           "kmeans_f32_m100000_n10000_k100_csr",
                                                           "kmeans_bf16_m131072_n128_k128",
+                                                          "kmeans_f32_m131072_n128_k128_spherical",
                                                           "qr_f64_m1024_n1024",
                                                           "qr_f64_m2048_n2048",
                                                           "qr_f64_m4096_n4096",
@@ -28,7 +29,10 @@ const std::vector<std::string> k_clusters_and_matrices = {"kmeans_f32_m131072_n1
                                                           "qr_c128_m20000_n200",
                                                           "geqp3_f64_m1024_n1024",
                                                           "geqp3_f64_m2048_n2048",
-                                                          "geqp3_f32_m2048_n2048"};
+                                                          "geqp3_f32_m2048_n2048",
+                                                          "gelsy_f64_m1024_n1024",
+                                                          "convolve_real_f32_n1048576_m257_same",
+                                                          "convolve_complex_f64_n512x512_m33x33_same"};
 
 // Batches of so many points in all: 32 MiB of complex numbers in f32, larger than a third-level cache of today together with the output.
 constexpr std::int64_t k_points = std::int64_t{1} << 22;

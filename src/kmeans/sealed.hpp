@@ -39,18 +39,29 @@ template <class Value>
 class sealed {
  public:
   sealed() = default;
-  explicit sealed(Value values) : values_(std::move(values)), twin_(values_), seal_(seal_of(values_)) {}
+  explicit sealed(Value values) : values_(std::move(values)), twin_(values_), seal_(seal_of(values_)) {
+    // A seal that was struck while it was made would condemn both copies: the second opinion is that of the twin, the third decides.
+    const std::uint64_t second = seal_of(twin_);
+    if (second != seal_ && seal_of(values_) == second) seal_ = second;
+  }
   const Value& values() const { return values_; }
-  Value& exposed() { return values_; }  // for the injector
+  Value& exposed() { return values_; }  // for the injector, as the next one
+  std::uint64_t& exposed_seal() { return seal_; }
 
   bool intact() const { return seal_of(values_) == seal_; }
   std::uint64_t seal() const { return seal_; }  // for a copy stored elsewhere
 
   enum class state { intact, repaired, lost };
-  // Verifies the values. If they were corrupted, restores them from the twin.
+  // Verifies the values. If they were corrupted, restores them from the twin. If both copies have another seal, and the same one, the seal
+  // was corrupted and is made again.
   state verify() {
     if (intact()) return state::intact;
-    if (seal_of(twin_) != seal_) return state::lost;
+    const std::uint64_t of_twin = seal_of(twin_);
+    if (of_twin != seal_) {
+      if (seal_of(values_) != of_twin) return state::lost;
+      seal_ = of_twin;
+      return state::repaired;
+    }
     values_ = twin_;
     return state::repaired;
   }

@@ -16,7 +16,9 @@
 #include <ballast/kmeans.hpp>
 
 #include "backend/kmeans_cases.hpp"
+#include "core/memory.hpp"
 #include "inject/sites.hpp"
+#include "kmeans/sealed.hpp"
 #include "kmeans/sites.hpp"
 #include "support/effort.hpp"
 #include "support/typed_suite.hpp"
@@ -544,6 +546,20 @@ TYPED_TEST(kmeans_protection, a_premature_or_missed_stop_is_prevented) {
     EXPECT_EQ(found.report.verdict, verdict::recomputed);
     EXPECT_NE(struck(points, what, &faults, this->how(2, protection::off)).iterations, clean.iterations);
   }
+}
+
+// A struck seal condemns no value: both copies are there.
+TEST(kmeans_sealed, a_struck_copy_or_seal_is_repaired) {
+  using state = sealed<core::vector<float>>::state;
+  sealed<core::vector<float>> kept({1, 2, 3, 4, 5, 6, 7, 8, 9});
+  for (const bool strikes_seal : {false, true}) {
+    strikes_seal ? void(kept.exposed_seal() ^= 1024) : void(kept.exposed()[4] = 50);
+    EXPECT_EQ(kept.verify(), state::repaired);
+    EXPECT_TRUE(kept.values()[4] == 5 && kept.seal() == seal_of(kept.values()));
+    EXPECT_EQ(kept.verify(), state::intact);
+  }
+  kept.exposed()[4] = 50, kept.exposed_seal() ^= 1024;
+  EXPECT_EQ(kept.verify(), state::lost);
 }
 
 TYPED_TEST(kmeans_protection, several_faults_at_once) {

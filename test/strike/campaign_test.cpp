@@ -58,6 +58,7 @@ class simple_subject final : public subject {
     return seen;
   }
   double clean_error() const override { return 0; }
+  int number_bits() const override { return 64; }
 
  private:
   double value_ = 0;

@@ -38,7 +38,8 @@ constexpr window k_declared[] = {
 };
 
 // Calls of about a millisecond, so that many are possible. FFT in one pass (lengths 4096 and 1000), in two passes, of reals, of long reals,
-// of several axes, and real to real; convolution in blocks and in one; K-Means; QR with every shape of its operations; batches.
+// of several axes, real to real, and in other layouts; convolution in blocks and in one; K-Means of points of every kind; QR with every
+// shape of its operations; batches.
 constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
                                               "fft_c2c_f64_n4096_b32_fwd",
                                               "fft_c2c_f32_n1000_b256_fwd",
@@ -56,13 +57,30 @@ constexpr const char* k_default_subjects[] = {"fft_c2c_f32_n4096_b64_fwd",
                                               "fft_c2c_f32_n24x32x40_b2_fwd",
                                               "fft_dct2_f32_n500_b64_fwd",
                                               "fft_dst4_f64_n250_b64_inv",
+                                              "fft_dht_f32_n240_b16_fwd",
+                                              "fft_hc2r_f64_n240_b16_fwd",
+                                              "fft_dct1_f64_n241_b16_fwd",
+                                              "fft_dct2xdst4_f32_n24x20_b4_fwd",
+                                              "fft_c2c_f64_n4x5x6x7_b2_fwd",
+                                              "strided_fft_c2c_f32_n24x20_b8_fwd",
+                                              "strided_fft_c2r_f64_n24x20_b8_inv",
+                                              "split_fft_r2c_f32_n24x20_b8_fwd",
+                                              "split_fft_c2c_f64_n24x20_b8_fwd",
                                               "convolve_real_f32_n4096_m65_full",
                                               "convolve_complex_f64_n600_m400_same",
+                                              "convolve_real_f32_n24x20_m5x4_full",
+                                              "correlate_complex_f64_n24x20_m5x4_same",
                                               "kmeans_f32_m8000_n32_k64",
                                               "kmeans_f64_m8000_n32_k64",
                                               "kmeans_f32_m8000_n256_k64_csr",
                                               "kmeans_f64_m8000_n256_k64_csr",
                                               "kmeans_bf16_m8000_n32_k64",
+                                              "kmeans_f16_m1000_n16_k10",
+                                              "kmeans_f32_m1000_n16_k10_spherical",
+                                              "predict_bf16_m1000_n16_k10",
+                                              "predict_f32_m800_n256_k10_csr",
+                                              "transform_f64_m400_n256_k10_csr",
+                                              "transform_f64_m1000_n16_k10_spherical",
                                               "predict_f32_m12000_n32_k64",
                                               "predict_f64_m12000_n32_k64",
                                               "transform_f32_m4000_n32_k64",
@@ -234,12 +252,12 @@ int run(int argc, char** argv) {
   std::string output;
   int threads = 2;
   CLI::App app("Strikes registers of the running library from outside, at random times, and counts what becomes of it.");
-  app.add_option(
-      "PROBLEM", names,
-      std::string("fft_c2c_f32_n4096_b64_fwd, convolve_real_f32_n4096_m65_full, kmeans_f32_m8000_n32_k64, predict_…, transform_…, "
-                  "geqrf_f64_m384_n256, geqrf_c128_m256_n160, geqp3_…, ormqr_…, ormqr_right_…, orgqr_…, gelsy_…, "
-                  "gels_…; default: ") +
-          std::to_string(std::size(k_default_subjects)) + " problems, every operation in both precisions");
+  app.add_option("PROBLEM", names,
+                 std::string("fft_c2c_f32_n4096_b64_fwd, strided_fft_…, split_fft_…, convolve_real_f32_n4096_m65_full, correlate_…, "
+                             "kmeans_f32_m8000_n32_k64, predict_…, transform_…, "
+                             "geqrf_f64_m384_n256, geqrf_c128_m256_n160, geqp3_…, ormqr_…, ormqr_right_…, orgqr_…, gelsy_…, "
+                             "gels_…; default: ") +
+                     std::to_string(std::size(k_default_subjects)) + " problems, every operation in both precisions");
   app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--unprotected", unprotected, "strikes of each problem without; default: a tenth")->check(CLI::NonNegativeNumber);
   app.add_option("--seed", wanted.seed)->capture_default_str();
@@ -272,9 +290,10 @@ int run(int argc, char** argv) {
       plan part = wanted;
       part.strikes = how == protection::off ? unprotected : wanted.strikes;
       if (part.strikes == 0) continue;
-      processor_striker::small = name.find("_f32_") != std::string::npos;
       const execution where{.backend = backend::cpu, .threads = threads, .protection = how};
-      const auto seen = campaign<processor_striker>(name, make_subject(name, backend::cpu), where, part).run();
+      auto struck = make_subject(name, backend::cpu);
+      processor_striker::small = struck->number_bits() == 32;
+      const auto seen = campaign<processor_striker>(name, std::move(struck), where, part).run();
       if (!seen.stopped.empty()) {
         fmt::print(stderr, "ballast-strike: {}: stopped after {} strikes: {}\n", name, seen.strikes.size(), seen.stopped);
         stopped = true;

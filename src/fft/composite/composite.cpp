@@ -209,9 +209,11 @@ class composite_transform final : public transform {
     }
     const signal_check<T>& check = *check_[index(how.direction)];
     std::uint64_t parity = 0;
+    encoded input;
+    abft::finding judged;  // of the last computation
     const auto once = [&](int number) {
       gather(one, mine);
-      encoded input = check.encode(mine.x.data(), lanes_, used);
+      input = check.encode(mine.x.data(), lanes_, used);
       how.injector.strike(site::checksum, one.here(), input.sums.high.data(), static_cast<std::int64_t>(input.sums.high.size()));
       const bool same = one.from.parity() == input.sums.parity;
       done = compute(one, mine);
@@ -224,13 +226,20 @@ class composite_transform final : public transform {
       }
       how.seen.checked(static_cast<std::uint64_t>(k_vectors * used));
       if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash(one, done);
+      judged = now;
       return now;
     };
     if (run::attempt(how.seen, how.protection, "fft.end_to_end", slot, once) == abft::outcome::uncorrectable) return;
-    // The stored signals must have the parity of the verified ones, or they are stored again.
-    const auto store = [&](int) {
+    // The stored signals must have the parity of the verified ones, or they are stored again. That parity may itself be wrong: the signals
+    // are verified once more, which makes it again.
+    const auto store = [&](int number) {
+      bool right = true;
+      if (number > 0) {
+        const abft::finding again = check.verify(input, done, lanes_, used, first, one.here(), how, parity);
+        right = again.judged ? again.word == abft::k_pass : hash(one, done) == judged.bits;
+      }
       scatter(one, done);
-      return abft::finding{.word = one.to.parity() == parity ? abft::k_pass : abft::k_fail, .residual = 1, .index = first};
+      return abft::finding{.word = right && one.to.parity() == parity ? abft::k_pass : abft::k_fail, .residual = 1, .index = first};
     };
     (void)run::attempt(how.seen, how.protection, "fft.output", slot, store);
   }

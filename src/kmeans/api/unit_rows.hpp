@@ -47,7 +47,8 @@ bool make_unit_row(std::int64_t count, const Read& read, T* to) {
 }
 
 // Fills the copy of rows of unit length. Row i has count(i) numbers, read(i, 0) and so on, and lies from first(i) on. Each row is made
-// again from another reading; the bits must agree. Throws invalid_argument_error for a row of zeros. `name`: of the operand.
+// again from another reading; the bits must agree. Throws invalid_argument_error for a row that is zero in two readings. `name`: of the
+// operand.
 template <class T, class First, class Count, class Read>
 void make_unit_rows(run::recorder& seen, inject::active_injector& injector, const run::settings& how, std::string_view token,
                     std::string_view name, std::int64_t rows, T* copy, const First& first, const Count& count, const Read& read) {
@@ -56,26 +57,35 @@ void make_unit_rows(run::recorder& seen, inject::active_injector& injector, cons
   const bool protect = how.protection != protection::off;
   core::parallel_for(core::thread_count(how.threads), parts, [&](std::int64_t part, int slot) {
     const std::int64_t begin = part * k_part, end = std::min(rows, begin + k_part);
+    // Returns false for a row that is zero in one reading only: its numbers are not to be used.
     const auto row = [&](std::int64_t i, T* to) {
-      if (!make_unit_row(
-              count(i), [&](std::int64_t f) { return read(i, f); }, to))
-        refuse_zeros(token, name, i);
+      const bool made = make_unit_row(
+          count(i), [&](std::int64_t f) { return read(i, f); }, to);
+      bool zeros = !made;
+      for (std::int64_t f = count(i); f-- > 0 && zeros;) zeros = read(i, f) == T(0);
+      if (zeros) refuse_zeros(token, name, i);
+      return made;
     };
     const auto make = [&] {
-      for (std::int64_t i = begin; i < end; ++i) row(i, copy + first(i));
+      bool all = true;
+      for (std::int64_t i = begin; i < end; ++i) all = row(i, copy + first(i)) && all;
       injector.strike(site::points, {part, parts, 0, 1}, copy + first(begin), first(end) - first(begin));
+      return all;
     };
-    if (!protect) return make();
+    if (!protect) {
+      (void)make();
+      return;
+    }
     core::vector<T> again;
     run::attempt(seen, how.protection, "kmeans.points", slot, [&](int) {
-      make();
-      seen.checked(1);
       abft::finding found;
+      if (!make()) found.word = abft::k_fail;
+      seen.checked(1);
       found.residual = std::numeric_limits<double>::quiet_NaN();
       found.index = begin;
       for (std::int64_t i = end; i-- > begin;) {
         again.resize(core::at(count(i)));
-        row(i, again.data());
+        if (!row(i, again.data())) found.word = abft::k_fail;
         for (std::int64_t f = 0; f < count(i); ++f)
           if (abft::word_of(again[core::at(f)]) != abft::word_of(copy[first(i) + f])) found.word = abft::k_fail;
       }

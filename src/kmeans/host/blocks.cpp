@@ -126,9 +126,9 @@ void host_engine<T>::strike_points(point_block<T>& b, std::int64_t block) {
 }
 
 // Loads a block and verifies that x equals the x of the first load. The first load is compared with the points themselves, summed in
-// another order.
+// another order. `strike`: the injector sees the loaded points.
 template <class T>
-void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
+void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block, bool strike) {
   point_block<T>& b = here.block;
   block_signature& kept = loaded_.row_stats[at(block)];
   block_signature& twin = loaded_.fact_twins[at(block)];
@@ -136,7 +136,7 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   b.squares = squares;
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
-    strike_points(b, block);
+    if (strike) strike_points(b, block);
     // If the normalization was corrupted during a pass, all later checks would agree with the wrong x.
     if (number > 0 && !normalization_intact()) return bits_differ(true, b.first);
     std::uint64_t found[64] = {};
@@ -271,22 +271,29 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
 }
 
 // Computes the distances of a block to one section of centroids, by column. `origin` holds all centroids of `shared`. `strike`: the
-// injector sees the products. `plain`, unless null: the differences are those of points and centroids as they were given.
+// injector sees the points and products. `plain`, unless null: the differences are those of points and centroids as they were given, of
+// another copy of dense points than that of the check. Only the signature sees a wrong number in a copy that both read.
 template <class T>
 abft::outcome host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared,
                                               const T* origin, std::int64_t section, bool strike, const plain_operands* plain) {
   point_block<T>& b = here.block;
   const std::int64_t parts = plain != nullptr ? 2 : 1;  // store_distances() is the other one
   const product_hook hook = {strike ? &what_.injector : &quiet_, {block, division_.blocks, parts * section, parts * shared.sections}};
+  const bool one_copy = plain == nullptr || sparse();
   const auto once = [&](const packed_centroids<T>& centroids) {
-    load(here, block);
+    if (one_copy && protect_) {
+      load_verified(here, slot, block, strike);
+    } else {
+      load(here, block);
+      if (one_copy && strike) strike_points(b, block);
+    }
     b.bounds = centroids.bounds;
-    if (plain != nullptr && !sparse()) {
+    if (!one_copy) {
       here.plain.first = b.first;
       here.plain.count = b.count;
       kernels_.load(tile(here, plain->points), here.plain);
     }
-    const difference_operands<T> from = {plain != nullptr && !sparse() ? here.plain.x.data() : b.x.data(),
+    const difference_operands<T> from = {one_copy ? b.x.data() : here.plain.x.data(),
                                          plain != nullptr ? plain->packed.data() : centroids.packed.data()};
     kernels_.distances(centroids, from, section, protect_, hook, b);
   };
@@ -317,7 +324,7 @@ template void host_engine<double>::pack(const double*, std::int64_t, bool, packe
 template void host_engine<float>::prepare_workers(bool);
 template void host_engine<float>::pack_verified_centroids(const sealed_centroids<float>&, packed_centroids<float>&);
 template void host_engine<float>::load(worker&, std::int64_t) const;
-template void host_engine<float>::load_verified(worker&, int, std::int64_t);
+template void host_engine<float>::load_verified(worker&, int, std::int64_t, bool);
 template row_failure host_engine<float>::search(worker&, const packed_centroids<float>&, search_kind);
 template row_failure host_engine<double>::search(worker&, const packed_centroids<double>&, search_kind);
 template void host_engine<float>::load_for_search(worker&, int, std::int64_t, bool);
@@ -331,7 +338,7 @@ template abft::outcome host_engine<float>::distances_block(worker&, int, std::in
 template void host_engine<double>::prepare_workers(bool);
 template void host_engine<double>::pack_verified_centroids(const sealed_centroids<double>&, packed_centroids<double>&);
 template void host_engine<double>::load(worker&, std::int64_t) const;
-template void host_engine<double>::load_verified(worker&, int, std::int64_t);
+template void host_engine<double>::load_verified(worker&, int, std::int64_t, bool);
 template void host_engine<double>::assign_block(worker&, int, std::int64_t, const packed_centroids<double>&,
                                                 const sealed_centroids<double>&, const exact_operands&, search_kind);
 template abft::outcome host_engine<double>::distances_block(worker&, int, std::int64_t, const packed_centroids<double>&, const double*,

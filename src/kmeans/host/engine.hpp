@@ -196,7 +196,7 @@ class host_engine : public engine<T> {
   void verify_normalization();
   void pack_verified_centroids(const sealed_centroids<T>& centroids, packed_centroids<T>& result);
   void load(worker& here, std::int64_t block) const;
-  void load_verified(worker& here, int slot, std::int64_t block);
+  void load_verified(worker& here, int slot, std::int64_t block, bool strike = true);
   void copy_labels(point_block<T>& b, const inject::position& position) const;
   bool store_labels(const point_block<T>& b);
   void assign_block(worker& here, int slot, std::int64_t block, const packed_centroids<T>& shared, const sealed_centroids<T>& origin,

@@ -120,7 +120,9 @@ int strike_subject(const std::string& name, protection guard, std::int64_t strik
   line.add("token", name).add("protection", to_string(guard));
   strike::record<typename Striker::shot> seen;
   try {
-    seen = strike::campaign<Striker>(name, strike::make_subject(name, tested), {.backend = tested, .protection = guard}, plan).run();
+    auto struck = strike::make_subject(name, tested);
+    gpu_striker::wanted.small = struck->number_bits() == 32;
+    seen = strike::campaign<Striker>(name, std::move(struck), {.backend = tested, .protection = guard}, plan).run();
   } catch (const std::exception& e) {
     line.add("pass", false).add("wrong", e.what()).print();
     return 1;
@@ -225,7 +227,6 @@ int strike(const algorithm& of, const settings& wanted, const time_limit& limit)
   int failed = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
-    gpu_striker::wanted.small = name.find("_f32_") != std::string::npos;
     gpu_striker::wanted.kernels = [&of, &name, made = folder / (std::to_string(i) + ".bundle")] { return kernels_for(of, name, made); };
     for (const protection guard : {protection::correct, protection::off}) {
       const bool off = guard == protection::off;

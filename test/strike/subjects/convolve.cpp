@@ -64,6 +64,7 @@ class convolve_subject final : public subject {
     return seen;
   }
   double clean_error() const override { return judged_->clean_error(); }
+  int number_bits() const override { return 8 * sizeof(T); }
 
  private:
   fft::convolution_problem problem_;

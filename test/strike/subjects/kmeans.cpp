@@ -1,6 +1,6 @@
 // K-Means as a subject of strikes: three iterations of Lloyd's algorithm from given centroids, labels for given centroids (predict), and
-// distances (transform), on random data without clusters, with points near every boundary. Labels are judged by themselves (is there a
-// nearer centroid?), everything else against the clean call.
+// distances (transform), on random data without clusters, with points near every boundary; spherical k-means of their directions. Labels
+// are judged by themselves (is there a nearer centroid?), everything else against the clean call.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -47,16 +47,22 @@ class kmeans_subject final : public subject {
     if (fits_ > 1 && operation_ != "kmeans") throw invalid_argument_error("expected a fit: predict and transform have no batches");
     if (sparse()) compress();
     if (half()) halve();
-    for (std::int64_t i = 0; i < m_ * fits_; ++i) norms_.push_back(norm(&points_[static_cast<std::size_t>(i * n_)]));
     // The first points of each data set.
     for (std::int64_t b = 0; b < fits_; ++b)
       given_.insert(given_.end(), points_.begin() + b * m_ * n_, points_.begin() + (b * m_ + k_) * n_);
+    unscaled_ = points_;
+    first_centroids_ = given_;
+    if (size_.spherical) {
+      divide_by_norms(points_);
+      divide_by_norms(given_);
+    }
+    for (std::int64_t i = 0; i < m_ * fits_; ++i) norms_.push_back(norm(&points_[static_cast<std::size_t>(i * n_)]));
   }
 
   void prepare(const execution& where) override {
     plan_.emplace(size_, kmeans::options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0}, where);
-    from_.set(sparse() ? stored_ : points_);
-    first_.set(given_);
+    from_.set(sparse() ? stored_ : unscaled_);
+    first_.set(first_centroids_);
   }
   void reset() override {
     if (operation_ == "transform") return values_.set_zero(m_ * k_);
@@ -140,6 +146,7 @@ class kmeans_subject final : public subject {
     return seen;
   }
   double clean_error() const override { return error_; }
+  int number_bits() const override { return 8 * sizeof(T); }
 
  private:
   struct results {
@@ -190,6 +197,16 @@ class kmeans_subject final : public subject {
     }
   }
 
+  // Makes rows unit vectors, as spherical k-means does.
+  void divide_by_norms(std::vector<T>& rows) const {
+    for (std::size_t first = 0; first < rows.size(); first += static_cast<std::size_t>(n_)) {
+      wide<T> sum = 0;
+      for (std::size_t i = first; i < first + static_cast<std::size_t>(n_); ++i) sum += static_cast<wide<T>>(rows[i]) * rows[i];
+      const wide<T> length = std::sqrt(sum);
+      for (std::size_t i = first; i < first + static_cast<std::size_t>(n_); ++i) rows[i] = static_cast<T>(rows[i] / length);
+    }
+  }
+
   double norm(const T* x) const {
     double sum = 0;
     for (std::int64_t f = 0; f < n_; ++f) sum += static_cast<double>(x[f]) * static_cast<double>(x[f]);
@@ -228,6 +245,9 @@ class kmeans_subject final : public subject {
     }
   }
 
+  // The square of the distance that a value of transform stands for; spherical k-means gives half of it.
+  wide<T> square_of(T value) const { return size_.spherical ? 2 * static_cast<wide<T>>(value) : static_cast<wide<T>>(value) * value; }
+
   // Judges each distance by the change of its square, against the exact one if `exactly`, or the clean one.
   void judge_distances(effect& seen, bool exactly) const {
     double largest = 0;  // norm of a centroid
@@ -237,19 +257,19 @@ class kmeans_subject final : public subject {
       if (!exactly && std::memcmp(&got_.values[at], &kept_.values[at], sizeof(T)) == 0) continue;
       const T* const x = &points_[static_cast<std::size_t>(e / k_ * n_)];
       const T* const c = &given_[static_cast<std::size_t>(e % k_ * n_)];
-      const auto value = static_cast<wide<T>>(got_.values[at]);
-      const wide<T> clean =
-          exactly ? square_distance(x, c) : static_cast<wide<T>>(kept_.values[at]) * static_cast<wide<T>>(kept_.values[at]);
+      const wide<T> clean = exactly ? square_distance(x, c) : square_of(kept_.values[at]);
       const double own = norms_[static_cast<std::size_t>(e / k_)], n = static_cast<double>(n_);
       const double unit = k_unit_roundoff<T> * (own * own + largest * largest);
-      seen.add(static_cast<double>(std::abs(value * value - clean)), unit, k_distance_floor * (std::sqrt(n) + 4 + n / 8) * unit);
+      seen.add(static_cast<double>(std::abs(square_of(got_.values[at]) - clean)), unit,
+               k_distance_floor * (std::sqrt(n) + 4 + n / 8) * unit);
     }
   }
 
   std::string operation_;
   kmeans::problem size_;
   std::int64_t m_, n_, k_, fits_;
-  std::vector<T> points_, given_;
+  std::vector<T> points_, given_;                      // unit vectors for spherical k-means
+  std::vector<T> unscaled_, first_centroids_;          // the operands of a call
   std::vector<std::int32_t> offsets_ = {0}, columns_;  // compressed rows, with `stored_`
   std::vector<T> stored_;
   std::vector<float16> halves16_;  // the points in half precision
@@ -266,7 +286,6 @@ class kmeans_subject final : public subject {
 
 std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token) {
   const kmeans::problem parsed = kmeans::parse_token(token);
-  if (parsed.spherical) throw invalid_argument_error(std::string(token) + ": expected points, got directions, which no judge here knows");
   if (parsed.precision == precision::f32) return std::make_unique<kmeans_subject<float>>(operation, parsed);
   return std::make_unique<kmeans_subject<double>>(operation, parsed);
 }

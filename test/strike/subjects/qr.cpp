@@ -205,6 +205,7 @@ class qr_subject final : public subject {
     return seen;
   }
   double clean_error() const override { return judged_right_ ? judged_right_->clean_error() : judged_factors_->clean_error(); }
+  int number_bits() const override { return 8 * sizeof(typename parts_of<T>::component); }
 
  private:
   using W = typename parts_of<T>::higher;

@@ -9,7 +9,11 @@
 namespace ballast::strike {
 
 subject_name parse_subject(std::string_view name) {
-  if (name.starts_with("fft_")) return {"fft", std::string(name), ""};
+  if (name.starts_with("fft_")) return {.operation = "fft", .token = std::string(name)};
+  for (const std::string_view layout : {"strided", "split"}) {
+    if (name.starts_with(std::string(layout) + "_fft_"))
+      return {.operation = "fft", .token = std::string(name.substr(layout.size() + 1)), .layout = std::string(layout)};
+  }
   for (const std::string_view scheme : {"end_to_end", "qr_update"}) {
     if (!name.starts_with(std::string(scheme) + '_')) continue;
     subject_name parsed = parse_subject(name.substr(scheme.size() + 1));
@@ -17,15 +21,16 @@ subject_name parse_subject(std::string_view name) {
     parsed.scheme = scheme;
     return parsed;
   }
-  if (name.starts_with("convolve_") || name.starts_with("correlate_")) return {"convolve", std::string(name), ""};
+  if (name.starts_with("convolve_") || name.starts_with("correlate_")) return {.operation = "convolve", .token = std::string(name)};
   for (const std::string_view operation :
        {"kmeans", "predict", "transform", "geqrf", "geqp3", "ormqr_right", "ormqr", "orgqr", "gelsy", "gels"}) {
     if (!name.starts_with(operation) || name.size() <= operation.size() || name[operation.size()] != '_') continue;
     const bool clusters = operation == "kmeans" || operation == "predict" || operation == "transform";
-    return {std::string(operation), (clusters ? "kmeans" : "qr") + std::string(name.substr(operation.size())), ""};
+    return {.operation = std::string(operation), .token = (clusters ? "kmeans" : "qr") + std::string(name.substr(operation.size()))};
   }
   throw invalid_argument_error(
-      "expected a problem such as fft_c2c_f32_n4096_b64_fwd, end_to_end_fft_…, convolve_real_f32_n4096_m33_full, kmeans_f32_m8000_n32_k64, "
+      "expected a problem such as fft_c2c_f32_n4096_b64_fwd, strided_fft_…, split_fft_…, end_to_end_fft_…, "
+      "convolve_real_f32_n4096_m33_full, kmeans_f32_m8000_n32_k64, "
       "predict_…, "
       "transform_…, geqrf_f32_m384_n256, geqp3_…, "
       "ormqr_…, ormqr_right_…, orgqr_…, gels_…, gelsy_… or qr_update_geqrf_…, got \"" +
@@ -34,7 +39,7 @@ subject_name parse_subject(std::string_view name) {
 
 std::unique_ptr<subject> make_subject(std::string_view name, backend on) {
   const subject_name parsed = parse_subject(name);
-  if (parsed.operation == "fft") return make_fft(parsed.token, on, parsed.scheme);
+  if (parsed.operation == "fft") return make_fft(parsed.token, on, parsed.scheme, parsed.layout);
   if (parsed.operation == "convolve") return make_convolve(parsed.token);
   return parsed.token.starts_with("kmeans_") ? make_kmeans(parsed.operation, parsed.token)
                                              : make_qr(parsed.operation, parsed.token, parsed.scheme);

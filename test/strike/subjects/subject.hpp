@@ -78,13 +78,16 @@ class subject {
   virtual void keep() = 0;                           // keeps the result of the last call as the clean one, and measures its rounding error
   virtual effect judge() = 0;                        // compares the result of the last call with the kept one
   virtual double clean_error() const = 0;            // returns the relative error of the kept result
+  virtual int number_bits() const = 0;               // returns the bits of the numbers that it computes with: 32 or 64
 };
 
 // The name of a subject: an operation and the token of its problem.
-//   fft_…                                       a transform; real to real: of one dimension
+//   fft_…                                       a transform
+//   strided_fft_…                               the same with strides of its axes and a loop of signals (fft::problem::loops)
+//   split_fft_…                                 the same with real and imaginary parts in two arrays
 //   end_to_end_fft_…                            the same by the scheme end_to_end, on cuda
 //   convolve_…, correlate_…                     of any rank
-//   kmeans_…, predict_…, transform_…            of kmeans_…; a fit has three iterations from given centroids
+//   kmeans_…, predict_…, transform_…            of kmeans_…, spherical too; a fit has three iterations from given centroids
 //   geqrf_…, geqp3_…, ormqr_…, orgqr_…, gels_…, gelsy_…  of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q; complex: geqrf_c64_…,
 //   geqrf_c128_…
 //   qr_update_geqrf_…, qr_update_geqp3_…, …     the same by the scheme qr_update
@@ -93,13 +96,14 @@ struct subject_name {
   std::string operation;  // "fft", "kmeans", …, "ormqr_right", …
   std::string token;      // the token of the algorithm
   std::string scheme;     // empty: the default
+  std::string layout;     // of a transform: "strided", "split", or empty
 };
 subject_name parse_subject(std::string_view name);
 
 // Constructs a subject for a backend, which decides the floors. Throws invalid_argument_error.
 std::unique_ptr<subject> make_subject(std::string_view name, backend on);
 
-std::unique_ptr<subject> make_fft(std::string_view token, backend on, std::string_view scheme);
+std::unique_ptr<subject> make_fft(std::string_view token, backend on, std::string_view scheme, std::string_view layout);
 std::unique_ptr<subject> make_convolve(std::string_view token);
 std::unique_ptr<subject> make_kmeans(std::string_view operation, std::string_view token);
 std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token, std::string_view scheme);
