@@ -41,12 +41,13 @@ BALLAST_API std::string to_token(const convolution_problem& value);
 //
 // Operands are contiguous in C order and lie in host memory; with the backend cuda they may lie in device memory. `out` overlaps neither of
 // the others. A long 1-D signal, on cuda an operand of any rank, is cut into blocks whose convolutions overlap and are added. Inf and NaN
-// in the data spread to all results of their block, and are no fault. Covered: everything from the reading of the operands to the store of the result.
-// The transforms are protected as those of fft::plan; products and sums of blocks are computed twice; each block is verified from end to
-// end by Σ y_k zᵏ = Σ x_j zʲ · Σ h_l zˡ at two fixed points z with |z| = 1, from another reading of the operands. Effects below about
-// 400·u·√(log₂N + 1)·(‖x‖‖h‖ + ‖y‖) of a block of N points can pass. With the backend cuda everything runs on the device; a result in
+// in the data spread to all results of their block, and are no fault. Covered: everything from the reading of the operands to the store of
+// the result. The transforms are protected as those of fft::plan; products and sums of blocks are computed twice; each block is verified
+// from end to end by Σ y_k zᵏ = Σ x_j zʲ · Σ h_l zˡ at two fixed points z with |z| = 1, from another reading of the operands. Effects below
+// about 400·u·√(log₂N + 1)·(‖x‖‖h‖ + ‖y‖) of a block of N points can pass. With the backend cuda everything runs on the device; a result in
 // device memory after an uncorrectable fault is undefined. Complexity O(n log m) in blocks, O(N log N) otherwise, N being the points of the
-// full result. Throws invalid_argument_error, uncorrectable_error if a fault persists (call::throw_on_uncorrectable), device_error, out_of_memory_error.
+// full result. Throws invalid_argument_error, uncorrectable_error if a fault persists (call::throw_on_uncorrectable), device_error,
+// out_of_memory_error.
 class BALLAST_API convolution {
  public:
   // Throws invalid_argument_error (shapes), unsupported_error (backend, scheme), out_of_memory_error. Schemes: those of fft::plan.

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <random>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -337,7 +337,7 @@ TEST(c_group_grid_errors, of_one_rank_end_all) {
         } else {
           expect(ballast_grid_factors_q(made, column_tensor(a, height, width), nullptr, with.seen, with.failed));
         }
-        // A null in place of a handle names no group, so that it tells nobody: the caller does.
+        // A null in place of a handle names no group: the caller tells the other ranks.
         if (rank == 2) {
           EXPECT_EQ(ballast_grid_factors_q(nullptr, column_tensor(a, height, width), nullptr, with.seen, with.failed),
                     BALLAST_INVALID_ARGUMENT);

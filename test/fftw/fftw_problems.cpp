@@ -344,8 +344,8 @@ double allowed(const parsed& given, precision type) {
   return test::error_bound_of_kind(what) * (what.kind == fft::kind::r2r ? std::sqrt(3.0) : 1);
 }
 
-// The bound of every signal: the errors of the log₂N stages all in one direction, √log₂N times as much. Of many short signals one comes
-// near to it (1.26 times the bound of the mean in 5000 signals of 8 points).
+// The bound of every signal: the errors of the log₂N stages all in one direction, √log₂N times as much. The worst of 5000 signals of 8
+// points has 1.26 times the bound of the mean.
 double allowed_of_each(const parsed& given, precision type) {
   double stages = 0;
   for (const std::int64_t n : given.problem.shape) stages += std::log2(static_cast<double>(std::max<std::int64_t>(n, 2)));

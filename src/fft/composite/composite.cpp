@@ -210,7 +210,7 @@ class composite_transform final : public transform {
     const signal_check<T>& check = *check_[index(how.direction)];
     std::uint64_t parity = 0;
     encoded input;
-    abft::finding judged;  // of the last computation
+    abft::finding judged;  // the last computation's
     const auto once = [&](int number) {
       gather(one, mine);
       input = check.encode(mine.x.data(), lanes_, used);

@@ -96,7 +96,7 @@ struct subject_name {
   std::string operation;  // "fft", "kmeans", …, "ormqr_right", …
   std::string token;      // the token of the algorithm
   std::string scheme;     // empty: the default
-  std::string layout;     // of a transform: "strided", "split", or empty
+  std::string layout;     // "strided" or "split" for a transform, otherwise empty
 };
 subject_name parse_subject(std::string_view name);
 
