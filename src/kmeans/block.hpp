@@ -194,8 +194,18 @@ struct row_failure {
   std::int64_t row = -1;
 };
 
-// A signature of the points of a block, constant from the first load on: sums over the bit patterns of x, one per lane, up to 64 lanes.
-// Equal for equal x, and different after any change of one element, or of several elements in different lanes.
+// The bits of a number as an integer; those of a negative one are inverted except for the sign, so that the integers are in the order of
+// the numbers. A changed sign then changes the integer by more than its highest bit, of which two are no change of a sum.
+template <class T>
+std::uint64_t ordered_bits(T value) {
+  using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  const auto bits = std::bit_cast<word>(value);
+  return (bits >> (8 * sizeof(T) - 1)) != 0 ? bits ^ (static_cast<word>(-1) >> 1) : bits;
+}
+
+// A signature of the points of a block, constant from the first load on: sums over ordered_bits of x, one per lane, up to 64 lanes. Equal
+// for equal x, and different after any change of one element, or of several elements in different lanes. If all numbers of a lane change
+// their sign, it stays as it is only where the integers of the positive ones and of the negative ones have equal sums.
 struct block_signature {
   std::uint64_t lanes[64] = {};
   bool operator==(const block_signature&) const = default;

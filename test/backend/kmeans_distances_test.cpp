@@ -115,6 +115,33 @@ TEST(kmeans_distances, errors_that_cancel_in_one_sum_are_found) {
   find_errors_that_cancel(cpu_kernels<double>());
 }
 
+// A struck factor of a vector changes the sign of every number of some points, an even number in each lane of the signature.
+template <class T>
+void find_changed_signs(const kernels<T>& use) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    block_of_distances<T> now(use, seed);
+    block_signature right, expected;
+    use.sign(now.block, right.lanes);
+    use.sign_source(now.from, now.block, expected.lanes);
+    EXPECT_EQ(right, expected);
+    for (std::int64_t lanes = 1; lanes <= 16; lanes *= 2) {
+      block_of_distances<T> struck(use, seed);
+      for (std::int64_t p = lanes - 1; p < k_rows; p += lanes)
+        for (std::int64_t f = 0; f < k_features; ++f) struck.coordinate(struck.block.x, p, f) *= -1;
+      block_signature found;
+      use.sign(struck.block, found.lanes);
+      EXPECT_FALSE(found == right) << seed << ' ' << lanes;
+    }
+  }
+}
+
+TEST(kmeans_signature, sees_the_signs_of_whole_points_change) {
+  find_changed_signs(reference_kernels<float>());
+  find_changed_signs(reference_kernels<double>());
+  find_changed_signs(cpu_kernels<float>());
+  find_changed_signs(cpu_kernels<double>());
+}
+
 template <class T>
 void find_faults_at_the_store(const kernels<T>& use) {
   block_of_distances<T> now(use, 3);

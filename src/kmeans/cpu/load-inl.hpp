@@ -100,6 +100,15 @@ HWY_NOINLINE void load(const source<T>& from, point_block<T>& block) {
 template <class T>
 using words_of = hn::RebindToUnsigned<lanes_of<T> >;
 
+// The bits of numbers as integers in the order of the numbers (block_signature).
+template <class T>
+HWY_INLINE hn::Vec<words_of<T> > ordered(hn::Vec<lanes_of<T> > x) {
+  const words_of<T> du;
+  const hn::RebindToSigned<words_of<T> > di;
+  const auto negative = hn::BitCast(du, hn::BroadcastSignBit(hn::BitCast(di, x)));
+  return hn::Xor(hn::BitCast(du, x), hn::ShiftRight<1>(negative));
+}
+
 // Lane p % k_width holds the sum over points p. A sum wraps at the size of T.
 template <class T>
 HWY_NOINLINE void sign(const point_block<T>& block, std::uint64_t* made) {
@@ -113,14 +122,14 @@ HWY_NOINLINE void sign(const point_block<T>& block, std::uint64_t* made) {
   // Two accumulators for each of the two vectors.
   auto a0 = hn::Zero(du), a1 = a0, b0 = a0, b1 = a0;
   for (; x + 4 * lanes <= end; x += 4 * lanes) {
-    a0 = hn::Add(a0, hn::BitCast(du, hn::Load(d, x)));
-    a1 = hn::Add(a1, hn::BitCast(du, hn::Load(d, x + lanes)));
-    b0 = hn::Add(b0, hn::BitCast(du, hn::Load(d, x + 2 * lanes)));
-    b1 = hn::Add(b1, hn::BitCast(du, hn::Load(d, x + 3 * lanes)));
+    a0 = hn::Add(a0, ordered<T>(hn::Load(d, x)));
+    a1 = hn::Add(a1, ordered<T>(hn::Load(d, x + lanes)));
+    b0 = hn::Add(b0, ordered<T>(hn::Load(d, x + 2 * lanes)));
+    b1 = hn::Add(b1, ordered<T>(hn::Load(d, x + 3 * lanes)));
   }
   if (x < end) {
-    a0 = hn::Add(a0, hn::BitCast(du, hn::Load(d, x)));
-    a1 = hn::Add(a1, hn::BitCast(du, hn::Load(d, x + lanes)));
+    a0 = hn::Add(a0, ordered<T>(hn::Load(d, x)));
+    a1 = hn::Add(a1, ordered<T>(hn::Load(d, x + lanes)));
   }
   HWY_ALIGN word sums[2 * lanes];
   hn::Store(hn::Add(a0, b0), du, sums);
@@ -144,17 +153,14 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
     auto sum = hn::Zero(du);
     std::int64_t f = 0;
     for (; f + lanes <= n; f += lanes)
-      sum = hn::Add(sum, hn::BitCast(du, hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f))));
+      sum = hn::Add(sum, ordered<T>(hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f))));
     // Not SumOfLanes: some compilers' headers implement it with signed numbers, where overflow is undefined.
     HWY_ALIGN word parts[lanes];
     hn::Store(sum, du, parts);
     word total = 0;
     for (const word part : parts) total += part;
     for (; f < n; ++f) {
-      const T value = x[f] * from.scale - shift[f];
-      word bits;
-      hwy::CopySameSize(&value, &bits);
-      total += bits;
+      total += static_cast<word>(ordered_bits(x[f] * from.scale - shift[f]));
     }
     sums[p % width] += total;
   }

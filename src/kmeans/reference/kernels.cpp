@@ -34,14 +34,14 @@ template <class T>
 void sign(const point_block<T>& block, std::uint64_t* lanes) {
   std::fill_n(lanes, 64, 0);
   for (std::int64_t p = 0; p < block.count; ++p)
-    for (std::int64_t f = 0; f < block.n; ++f) lanes[(p * block.n + f) % 64] += bits_of(block.x[p * block.n + f]);
+    for (std::int64_t f = 0; f < block.n; ++f) lanes[(p * block.n + f) % 64] += ordered_bits(block.x[p * block.n + f]);
 }
 
 template <class T>
 void sign_source(const source<T>& from, const point_block<T>& block, std::uint64_t* lanes) {
   std::fill_n(lanes, 64, 0);
   for (std::int64_t f = 0; f < block.n; ++f)
-    for (std::int64_t p = 0; p < block.count; ++p) lanes[(p * block.n + f) % 64] += bits_of(coordinate(from, block.first + p, f));
+    for (std::int64_t p = 0; p < block.count; ++p) lanes[(p * block.n + f) % 64] += ordered_bits(coordinate(from, block.first + p, f));
 }
 
 template <class T>

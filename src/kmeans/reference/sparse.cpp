@@ -45,7 +45,7 @@ template <class T>
 void sign(const point_block<T>& block, std::uint64_t* lanes) {
   std::fill_n(lanes, 64, 0);
   for (std::int64_t e = 0, all = block.begin[block.count]; e < all; ++e)
-    lanes[e % 64] += bits_of(block.x[e]) + k_of_columns * static_cast<std::uint64_t>(static_cast<std::uint32_t>(block.column[e]));
+    lanes[e % 64] += ordered_bits(block.x[e]) + k_of_columns * static_cast<std::uint64_t>(static_cast<std::uint32_t>(block.column[e]));
   for (std::int64_t p = 0; p < block.count; ++p) lanes[p % 64] += k_of_ends * static_cast<std::uint64_t>(block.begin[p + 1]);
 }
 
@@ -59,7 +59,7 @@ void sign_source(const source<T>& from, const point_block<T>& block, std::uint64
     lanes[p % 64] += k_of_ends * static_cast<std::uint64_t>(end - origin);
     for (std::int64_t s = end; s-- > rows.first(block.first + p);) {
       const T value = rows.value(s) * from.scale;
-      lanes[(s - origin) % 64] += bits_of(value) + k_of_columns * static_cast<std::uint64_t>(rows.column(s));
+      lanes[(s - origin) % 64] += ordered_bits(value) + k_of_columns * static_cast<std::uint64_t>(rows.column(s));
     }
   }
 }

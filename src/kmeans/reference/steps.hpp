@@ -32,15 +32,6 @@ T sum_in_runs(T start, std::int64_t first, std::int64_t last, Term&& term) {
   return start;
 }
 
-template <class T>
-std::uint64_t bits_of(T value) {
-  if constexpr (sizeof(T) == 4) {
-    return std::bit_cast<std::uint32_t>(value);
-  } else {
-    return std::bit_cast<std::uint64_t>(value);
-  }
-}
-
 // Stores a residual that exceeds its limit in `kept`. The comparison is negated, so that NaN exceeds every limit.
 template <class T>
 void compare(T residual, T limit_squared, T& kept) {
