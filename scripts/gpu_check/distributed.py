@@ -8,7 +8,7 @@ from pathlib import Path
 from .rows import number, rows_of
 
 # Shares of the budget.
-STAGES = {"distributed": 320, "distributed_rivals": 60, "nccl": 180}
+STAGES = {"distributed": 250, "distributed_rivals": 80, "nccl": 160}
 ALGORITHM = "kmeans"  # whose program runs the stage
 ALGORITHMS = ("kmeans", "qr", "fft")  # whose kernels it needs
 # By problem: how many times one device's iterations two devices make, protected (targets of the design, for two H100).
@@ -134,9 +134,15 @@ def page(result):
     lines += nccl_of(result)
     if counts and counts[0] == 1:
         lines += ["There was one device: \"all\" are two ranks on it.", ""]
-    missing = list(dict.fromkeys(f"{row['name']}: {row['unavailable']}" for row in rows_of(result, "rival") if "unavailable" in row))
-    if missing:
-        lines += ["Not timed: " + "; ".join(missing) + ".", ""]
+    missing = {}
+    for row in rows_of(result, "rival"):
+        if "unavailable" in row:
+            missing.setdefault(f"{row['name']}: {row['unavailable']}", []).append(row.get("token"))
+    skipped = list(dict.fromkeys(row["token"] for row in rows_of(result, "skipped") if "token" in row))
+    said = [f"{what} ({', '.join(tokens)})" if all(tokens) else what for what, tokens in missing.items()]
+    said += [f"rows of {', '.join(skipped)}: no time was left"] if skipped else []
+    if said:
+        lines += ["Not timed: " + "; ".join(said) + ".", ""]
     return lines
 
 
@@ -150,8 +156,8 @@ def calls_of(result):
     lines = [
         "## QR and FFT",
         "",
-        "Milliseconds of whole calls with operands in pageable host memory, or in the memory of the devices that use them where the call says so, the median of three; one: a call without a group. Speed-up: one over all, "
-        "protected. Error: of the result on all devices, over its limit. Road: peer, blocks go from device to device; host, through its memory. "
+        "Milliseconds of whole calls with operands in pageable host memory, or in the memory of the devices that use them where the call says so, the median of three; "
+        "one call where they lie in pageable memory and have 512 MiB or more; one: a call without a group. Speed-up: one over all, protected. Error: of the result on all devices, over its limit. Road: peer, blocks go from device to device; host, through its memory. "
         "In device memory, protected: of one device a call whose operands lie there; of all the steps of a call, from operands in the memory of the "
         "devices to a result there.",
         "",

@@ -46,18 +46,22 @@ def main():
     parser.add_argument("tokens", nargs="+")
     wanted = parser.parse_args()
     deadline = time.monotonic() + wanted.seconds
+    time_kmeans([token for token in wanted.tokens if token.startswith("kmeans_")], deadline)
     cufft_devices.run(wanted.tokens, say, deadline)
-    tokens = [token for token in wanted.tokens if token.startswith("kmeans_")]
+    return 0
+
+
+def time_kmeans(tokens, deadline):
     if not tokens:
-        return 0
+        return
     try:
         import torch
     except ImportError as missing:
         say(name="torch", unavailable=str(missing))
-        return 0
+        return
     if not torch.cuda.is_available():
         say(name="torch", unavailable="it finds no CUDA device")
-        return 0
+        return
     torch.backends.cuda.matmul.allow_tf32 = False
     for token in tokens:
         found = re.fullmatch(r"kmeans_(f32|f64)_m(\d+)_n(\d+)_k(\d+)", token)
@@ -85,7 +89,7 @@ def main():
             say(token=token, name="torch, 1" if count == 1 else "torch, all", devices=count, version=torch.__version__,
                 milliseconds=statistics.median(times), low=min(times), high=max(times))
             del parts
-    return 0
+    torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "distributed.hpp"
 #include "kmeans/kmeans_stages.hpp"
 #include "output.hpp"
+#include "samples.hpp"
 
 namespace ballast::gpu_check {
 namespace {
@@ -70,6 +73,13 @@ std::string text_of(const std::vector<int>& devices) {
   std::string made;
   for (const int each : devices) made += (made.empty() ? "" : ",") + std::to_string(each);
   return made;
+}
+
+void work_in_threads(std::int64_t count, const std::function<void(std::int64_t first, std::int64_t last)>& work) {
+  const auto threads = static_cast<std::int64_t>(std::clamp(std::thread::hardware_concurrency() / 2, 1U, 32U));
+  std::vector<std::thread> all;
+  for (std::int64_t t = 0; t < threads; ++t) all.emplace_back([&, t] { work(count * t / threads, count * (t + 1) / threads); });
+  for (std::thread& each : all) each.join();
 }
 
 execution where_of(const std::vector<int>& devices, protection level) {

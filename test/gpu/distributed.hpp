@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,16 +43,14 @@ bool same_bits(const kmeans::model<T>& a, const kmeans::model<T>& b) {
          std::memcmp(&a.inertia, &b.inertia, sizeof a.inertia) == 0;
 }
 
-inline double median(std::vector<double> of) {
-  std::ranges::sort(of);
-  return of[of.size() / 2];
-}
-
 // The lists of devices: one of them, and all; of a single device two ranks on it.
 std::vector<std::vector<int>> device_lists();
 std::string text_of(const std::vector<int>& devices);
 // `devices` empty: a call without a group on the first device.
 execution where_of(const std::vector<int>& devices, protection level);
+
+// Calls work(first, last) for parts of [0, count) in threads of its own.
+void work_in_threads(std::int64_t count, const std::function<void(std::int64_t first, std::int64_t last)>& work);
 
 // QR and transforms, those of wanted.tokens if there are any, or its own. Prints rows of type "distributed call"; returns how many calls
 // had a wrong result, an alarm or an exception.

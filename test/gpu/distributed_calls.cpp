@@ -6,9 +6,14 @@
 #include <cmath>
 #include <complex>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,13 +44,32 @@ constexpr const char* k_matrices_quick[] = {"qr_f64_m20000_n32"};
 template <class T>
 constexpr double k_unit = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 
-// Stores random numbers from −1/2 to 1/2, by Knuth's generator, whose upper bits are random enough: 2³¹ of them take seconds, not a minute.
+// Memory of the host that nobody has written yet: the threads that fill it share its page faults, which take seconds for 8 GB.
+template <class T>
+class host_memory {
+ public:
+  explicit host_memory(std::size_t count) : bytes_(std::make_unique_for_overwrite<std::byte[]>(count * sizeof(T))), count_(count) {}
+  std::span<T> values() const { return {reinterpret_cast<T*>(bytes_.get()), count_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t count_;
+};
+
+// Stores random numbers from −1/2 to 1/2, by Knuth's generator, whose upper bits are random enough: it begins anew for each block.
 template <class T>
 void fill_with_numbers(std::span<T> to, std::uint64_t seed) {
-  for (T& each : to) {
-    seed = seed * 6364136223846793005U + 1442695040888963407U;
-    each = static_cast<T>(std::ldexp(static_cast<double>(seed >> 40U), -24) - 0.5);
-  }
+  constexpr std::int64_t block = 1 << 16;
+  const auto count = static_cast<std::int64_t>(to.size());
+  work_in_threads((count + block - 1) / block, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t b = first; b < last; ++b) {
+      std::uint64_t state = (seed + static_cast<std::uint64_t>(b) * 0x9e3779b97f4a7c15U) * 6364136223846793005U;
+      for (std::int64_t e = b * block; e < std::min((b + 1) * block, count); ++e) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        to[static_cast<std::size_t>(e)] = static_cast<T>(std::ldexp(static_cast<double>(state >> 40U), -24) - 0.5);
+      }
+    }
+  });
 }
 
 template <class T>
@@ -54,6 +78,72 @@ std::vector<T> numbers(std::size_t count, std::uint64_t seed) {
   fill_with_numbers(std::span(made), seed);
   return made;
 }
+
+// Adds what sum(first, last) returns for parts of [0, count), which threads take.
+double sum_in_threads(std::int64_t count, const std::function<double(std::int64_t first, std::int64_t last)>& sum) {
+  std::mutex adding;
+  double all = 0;
+  work_in_threads(count, [&](std::int64_t first, std::int64_t last) {
+    const double part = sum(first, last);
+    const std::lock_guard lock(adding);
+    all += part;
+  });
+  return all;
+}
+
+template <class T>
+double norm_of(std::span<const T> values) {
+  return std::sqrt(sum_in_threads(static_cast<std::int64_t>(values.size()), [&](std::int64_t first, std::int64_t last) {
+    double squares = 0;
+    for (std::int64_t e = first; e < last; ++e) squares += std::norm(static_cast<double>(values[static_cast<std::size_t>(e)]));
+    return squares;
+  }));
+}
+
+// Copies between a device and pageable memory of the host by page-locked memory, which what is not timed need not wait for.
+class staging {
+ public:
+  explicit staging(std::shared_ptr<cuda::device> device) : device_(std::move(device)), memory_(device_, k_chunk) {}
+
+  void load(void* to, const void* from, std::int64_t bytes) const {
+    for (std::int64_t at = 0; at < bytes; at += k_chunk) {
+      const std::int64_t size = std::min(k_chunk, bytes - at);
+      copy_in_threads(memory_.data(), static_cast<const std::byte*>(from) + at, size);
+      device_->copy(static_cast<std::byte*>(to) + at, memory_.data(), size, nullptr);
+      device_->synchronize(nullptr);
+    }
+  }
+  // Calls visit(part, at, size) for the parts of what lies on the device.
+  template <class Visit>
+  void read(const void* from, std::int64_t bytes, const Visit& visit) const {
+    for (std::int64_t at = 0; at < bytes; at += k_chunk) {
+      const std::int64_t size = std::min(k_chunk, bytes - at);
+      device_->copy(memory_.data(), static_cast<const std::byte*>(from) + at, size, nullptr);
+      device_->synchronize(nullptr);
+      visit(static_cast<const std::byte*>(memory_.data()), at, size);
+    }
+  }
+  void store(void* to, const void* from, std::int64_t bytes) const {
+    read(from, bytes,
+         [&](const std::byte* part, std::int64_t at, std::int64_t size) { copy_in_threads(static_cast<std::byte*>(to) + at, part, size); });
+  }
+  const std::shared_ptr<cuda::device>& device() const { return device_; }
+
+ private:
+  static constexpr std::int64_t k_chunk = std::int64_t{64} << 20;
+
+  static void copy_in_threads(void* to, const void* from, std::int64_t bytes) {
+    work_in_threads(bytes, [&](std::int64_t first, std::int64_t last) {
+      std::memcpy(static_cast<std::byte*>(to) + first, static_cast<const std::byte*>(from) + first, static_cast<std::size_t>(last - first));
+    });
+  }
+
+  std::shared_ptr<cuda::device> device_;
+  cuda::pinned_buffer memory_;
+};
+
+// How often a call is timed whose operand of so many bytes lies in pageable memory: such a call of 1 GB takes a second.
+int repetitions(std::size_t bytes) { return bytes >= std::size_t{1} << 29 ? 1 : k_repeated; }
 
 // How blocks went between the devices in the last call of a group.
 const char* road_of(const execution& where) {
@@ -113,163 +203,193 @@ int timed(const char* token, const std::string& what, const std::vector<int>& de
       token, what, devices, where, limit, work, error, [] {}, repeated);
 }
 
+// ‖a − b‖ / ‖b‖
 template <class T>
-double difference(const std::vector<std::complex<T>>& a, const std::vector<std::complex<T>>& b) {
-  double off = 0, size = 0;
-  for (std::size_t e = 0; e < a.size(); ++e) {
-    off += std::norm(static_cast<std::complex<double>>(a[e]) - static_cast<std::complex<double>>(b[e]));
-    size += std::norm(static_cast<std::complex<double>>(b[e]));
-  }
-  return std::sqrt(off / size);
+double difference(std::span<const std::complex<T>> a, std::span<const std::complex<T>> b) {
+  const auto of = [&](const auto& number) {
+    return sum_in_threads(static_cast<std::int64_t>(a.size()), [&](std::int64_t first, std::int64_t last) {
+      double sum = 0;
+      for (auto e = static_cast<std::size_t>(first); e < static_cast<std::size_t>(last); ++e) sum += std::norm(number(e));
+      return sum;
+    });
+  };
+  const double off = of([&](std::size_t e) { return static_cast<std::complex<double>>(a[e]) - static_cast<std::complex<double>>(b[e]); });
+  return std::sqrt(off / of([&](std::size_t e) { return static_cast<std::complex<double>>(b[e]); }));
 }
 
-// The transform of one device whose operands lie in its memory.
-template <class T, class In>
-int timed_in_device_memory(const char* token, const fft::plan& alone, const execution& where, std::span<const In> in, std::size_t results) {
-  const cuda::device_scope first(0);
-  const auto device = cuda::current_device();
-  const auto bytes = static_cast<std::int64_t>(in.size_bytes());
-  const cuda::device_buffer from(device, bytes), to(device, static_cast<std::int64_t>(results * sizeof(std::complex<T>)));
-  device->copy(from.data(), in.data(), bytes, nullptr);
-  device->synchronize(nullptr);
-  return timed(
-      token, "forward, in device memory", {}, where, 0,
-      [&] {
-        return alone.forward(std::span(static_cast<const In*>(from.data()), in.size()),
-                             std::span(static_cast<std::complex<T>*>(to.data()), results));
-      },
-      [] { return 0.0; });
-}
+// Operands that lie divided on a list of devices: the data are loaded once for all transforms of them.
+template <class In>
+struct divided_operands {
+  divided_operands(const std::vector<int>& list, std::span<const In> in) : devices(list), whole(in) {
+    for (const int each : list) {
+      const cuda::device_scope there(each);
+      on.emplace_back(cuda::current_device());
+    }
+  }
+  // The first axis is divided: each part is a stretch of the data.
+  template <class T>
+  void load(const fft::group_plan<T>& plan) {
+    std::size_t first = 0;
+    for (std::size_t p = 0; p < on.size(); ++p) {
+      const auto count = static_cast<std::size_t>(plan.data_of(static_cast<int>(p)).size());
+      if (parts.size() <= p) {
+        from.emplace_back(on[p].device(), static_cast<std::int64_t>(count * sizeof(In)));
+        on[p].load(from[p].data(), whole.data() + first, from[p].bytes());
+        parts.emplace_back(static_cast<const In*>(from[p].data()), count);
+      }
+      if (parts[p].size() != count) throw std::logic_error("plans of one transform divide its data differently");
+      first += count;
+    }
+  }
+
+  std::vector<int> devices;
+  std::span<const In> whole;
+  std::vector<staging> on;
+  std::vector<cuda::device_buffer> from;
+  std::vector<std::span<const In>> parts;
+};
 
 // The difference of divided spectra from the whole one, of every 97th element.
 template <class T>
-double difference_of_parts(const std::vector<cuda::device_buffer>& parts, const std::vector<std::shared_ptr<cuda::device>>& on,
-                           const fft::group_plan<T>& plan, bool one_dimension, const std::vector<std::complex<T>>& expected) {
-  double off = 0, size = 0;
+double difference_of_parts(const std::vector<cuda::device_buffer>& parts, const std::vector<staging>& on, const fft::group_plan<T>& plan,
+                           bool one_dimension, std::span<const std::complex<T>> expected) {
+  constexpr std::int64_t step = 97;
   std::array<std::int64_t, 3> all = {1, 1, 1};
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const fft::box part = plan.spectrum_of(static_cast<int>(p));
     for (std::size_t a = 0; a < 3; ++a) all[a] = std::max(all[a], part.first[a] + part.count[a]);
   }
+  const auto number_of = [&](const fft::box& part, std::int64_t place) {
+    std::array<std::int64_t, 3> at{};
+    for (std::size_t i = 3; i-- > 0;) {
+      const auto a = static_cast<std::size_t>(part.order[i]);
+      at[a] = part.first[a] + place % part.count[a];
+      place /= part.count[a];
+    }
+    return static_cast<std::size_t>(one_dimension ? at[0] + all[0] * at[1] : (at[0] * all[1] + at[1]) * all[2] + at[2]);
+  };
+  std::mutex adding;
+  double off = 0, size = 0;
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const fft::box part = plan.spectrum_of(static_cast<int>(p));
-    std::vector<std::complex<T>> found(static_cast<std::size_t>(part.size()));
-    on[p]->copy(found.data(), parts[p].data(), static_cast<std::int64_t>(found.size() * sizeof(found[0])), nullptr);
-    on[p]->synchronize(nullptr);
-    for (std::size_t e = 0; e < found.size(); e += 97) {
-      std::array<std::int64_t, 3> at{};
-      auto place = static_cast<std::int64_t>(e);
-      for (std::size_t i = 3; i-- > 0;) {
-        const auto a = static_cast<std::size_t>(part.order[i]);
-        at[a] = part.first[a] + place % part.count[a];
-        place /= part.count[a];
-      }
-      const std::int64_t number = one_dimension ? at[0] + all[0] * at[1] : (at[0] * all[1] + at[1]) * all[2] + at[2];
-      const auto right = static_cast<std::complex<double>>(expected[static_cast<std::size_t>(number)]);
-      off += std::norm(static_cast<std::complex<double>>(found[e]) - right);
-      size += std::norm(right);
-    }
+    constexpr auto element = static_cast<std::int64_t>(sizeof(std::complex<T>));
+    on[p].read(parts[p].data(), part.size() * element, [&](const std::byte* bytes, std::int64_t at, std::int64_t chunk) {
+      const auto* const found = reinterpret_cast<const std::complex<T>*>(bytes);
+      const std::int64_t begin = at / element, end = begin + chunk / element, from = (begin + step - 1) / step;
+      work_in_threads((end + step - 1) / step - from, [&](std::int64_t first, std::int64_t last) {
+        double part_off = 0, part_size = 0;
+        for (std::int64_t e = (from + first) * step; e < (from + last) * step; e += step) {
+          const auto right = static_cast<std::complex<double>>(expected[number_of(part, e)]);
+          part_off += std::norm(static_cast<std::complex<double>>(found[e - begin]) - right);
+          part_size += std::norm(right);
+        }
+        const std::lock_guard lock(adding);
+        off += part_off;
+        size += part_size;
+      });
+    });
   }
   return std::sqrt(off / size);
 }
 
-// Forward transforms of operands that lie divided in the memory of the devices, in both orders; also with the exchange after the lines, so
-// that "exchange" is all of it.
+// Forward transforms of operands that lie divided in the memory of the devices, in both orders; on several devices also with the exchange
+// after the lines, so that "exchange" is all of it.
 template <class T, class In>
-int divided(const char* token, const fft::problem& of, const std::vector<int>& list, const execution& where, std::span<const In> in,
-            const std::vector<std::complex<T>>& expected, double bound) {
+int divided(const char* token, const fft::problem& of, const execution& where, divided_operands<In>& operands,
+            std::span<const std::complex<T>> expected, double bound) {
   constexpr int repeated = 9;
   int failed = 0;
-  std::vector<std::shared_ptr<cuda::device>> on;
-  for (const int each : list) {
-    const cuda::device_scope there(each);
-    on.push_back(cuda::current_device());
-  }
   struct way {
     const char* name;
-    std::int64_t mebibytes;  // the size of a piece; 0: the library's choice
     fft::result_order order;
     bool overlap;
   };
-  constexpr way ways[] = {{"transposed", 0, fft::result_order::transposed, true},
-                          {"transposed, exchange after lines", 0, fft::result_order::transposed, false},
-                          {"natural", 0, fft::result_order::natural, true},
-                          {"natural, exchange after lines", 0, fft::result_order::natural, false},
-                          {"transposed, pieces of 16 MiB", 16, fft::result_order::transposed, true},
-                          {"transposed, pieces of 32 MiB", 32, fft::result_order::transposed, true},
-                          {"transposed, pieces of 128 MiB", 128, fft::result_order::transposed, true}};
-  group::state& state = *where.group.internal();
-  const std::int64_t usual = state.piece_bytes;
+  constexpr way ways[] = {{"transposed", fft::result_order::transposed, true},
+                          {"transposed, exchange after lines", fft::result_order::transposed, false},
+                          {"natural", fft::result_order::natural, true},
+                          {"natural, exchange after lines", fft::result_order::natural, false}};
   for (const way& each : ways) {
     if (each.order == fft::result_order::natural && of.kind == fft::kind::r2c && of.shape.size() == 1) continue;  // there is none
-    state.piece_bytes = each.mebibytes > 0 ? each.mebibytes << 20 : usual;
-    state.overlap = each.overlap;
+    if (!each.overlap && operands.devices.size() == 1) continue;
+    where.group.internal()->overlap = each.overlap;
     const fft::group_plan<T> plan(of.shape, where, {.real = of.kind == fft::kind::r2c, .order = each.order});
-    std::vector<cuda::device_buffer> from, to;
-    std::vector<std::span<const In>> from_parts;
-    std::vector<std::span<std::complex<T>>> to_parts;
-    std::size_t first = 0;  // the first axis is divided: each part is a stretch of the data
-    for (std::size_t p = 0; p < list.size(); ++p) {
-      const auto count = static_cast<std::size_t>(plan.data_of(static_cast<int>(p)).size());
-      const auto results = static_cast<std::size_t>(plan.spectrum_of(static_cast<int>(p)).size());
-      from.emplace_back(on[p], static_cast<std::int64_t>(count * sizeof(In)));
-      to.emplace_back(on[p], static_cast<std::int64_t>(results * sizeof(std::complex<T>)));
-      on[p]->copy(from[p].data(), in.data() + first, from[p].bytes(), nullptr);
-      on[p]->synchronize(nullptr);
-      first += count;
-      from_parts.emplace_back(static_cast<const In*>(from[p].data()), count);
-      to_parts.emplace_back(static_cast<std::complex<T>*>(to[p].data()), results);
+    operands.load(plan);
+    std::vector<cuda::device_buffer> to;
+    std::vector<std::span<std::complex<T>>> results;
+    for (std::size_t p = 0; p < operands.devices.size(); ++p) {
+      const auto count = static_cast<std::size_t>(plan.spectrum_of(static_cast<int>(p)).size());
+      to.emplace_back(operands.on[p].device(), static_cast<std::int64_t>(count * sizeof(std::complex<T>)));
+      results.emplace_back(static_cast<std::complex<T>*>(to[p].data()), count);
     }
     failed += timed(
-        token, std::string("forward, divided, ") + each.name, list, where, bound,
+        token, std::string("forward, divided, ") + each.name, operands.devices, where, bound,
         [&] {
-          return plan.forward_divided(std::span<const std::span<const In>>(from_parts),
-                                      std::span<const std::span<std::complex<T>>>(to_parts));
+          return plan.forward_divided(std::span<const std::span<const In>>(operands.parts),
+                                      std::span<const std::span<std::complex<T>>>(results));
         },
-        [&] { return difference_of_parts(to, on, plan, of.shape.size() == 1, expected); }, repeated);
+        [&] { return difference_of_parts(to, operands.on, plan, of.shape.size() == 1, expected); }, repeated);
   }
   return failed;
 }
 
 // Forward transforms: on one device, on several in natural order, and transposed, whose time alone is of interest. From 2 GiB on a call
-// with operands in pageable memory takes seconds: then only one of them is made, for the right result, and those in device memory are
-// timed.
+// with operands in pageable memory takes seconds: then those in device memory alone are timed.
 template <class T, class In>
 int transform(const char* token, const fft::problem& of, const time_limit& limit) {
   using complex = std::complex<T>;
-  const fft::group_plan<T> whole(of.shape, where_of({0}, protection::off), {.real = of.kind == fft::kind::r2c});
-  const std::vector<T> words = numbers<T>(static_cast<std::size_t>(whole.data().size()) * sizeof(In) / sizeof(T), 1);
-  const std::span<const In> in(reinterpret_cast<const In*>(words.data()), static_cast<std::size_t>(whole.data().size()));
-  std::vector<complex> expected(static_cast<std::size_t>(whole.spectrum().size()));
+  const bool real = of.kind == fft::kind::r2c;
+  const fft::group_plan<T> whole(of.shape, where_of({0}, protection::off), {.real = real});
+  const host_memory<T> words(static_cast<std::size_t>(whole.data().size()) * sizeof(In) / sizeof(T));
+  fill_with_numbers(words.values(), 1);
+  const std::span<const In> in(reinterpret_cast<const In*>(words.values().data()), static_cast<std::size_t>(whole.data().size()));
+  const host_memory<complex> right(static_cast<std::size_t>(whole.spectrum().size()));
+  const std::span<const complex> expected = right.values();
   // Two results, each within 4 u √(log₂ N + 1) of the right one.
   const double bound = 8 * k_unit<T> * std::sqrt(std::log2(static_cast<double>(in.size())) + 1);
-  std::vector<complex> out;
   const bool large = in.size_bytes() >= std::size_t{2} << 30;
+  const int repeated = repetitions(in.size_bytes());
+  const host_memory<complex> made(large ? 0 : expected.size());
+  const std::span<complex> out = made.values();
+  const auto error = [&] { return difference<T>(out, expected); };
+
+  const auto first_device = [] {
+    const cuda::device_scope first(0);
+    return cuda::current_device();
+  }();
+  const staging at(first_device);
+  const cuda::device_buffer from(first_device, static_cast<std::int64_t>(in.size_bytes()));
+  at.load(from.data(), in.data(), from.bytes());
+  const std::span<const In> in_there(static_cast<const In*>(from.data()), in.size());
+  std::vector<divided_operands<In>> operands;
+  for (const std::vector<int>& each : device_lists()) operands.emplace_back(each, in);
   int failed = 0;
-  if (large) (void)fft::plan(of, where_of({}, protection::off)).forward(in, std::span(expected));
   for (const protection level : {protection::off, protection::correct}) {
     const execution one = where_of({}, level);
-    const fft::plan alone(of, one);
-    if (!large)
+    {
+      const fft::plan alone(of, one);
+      const cuda::device_buffer to(first_device, static_cast<std::int64_t>(expected.size_bytes()));
+      const std::span<complex> out_there(static_cast<complex*>(to.data()), expected.size());
       failed += timed(
-          token, "forward", {}, one, 0, [&] { return alone.forward(in, std::span(expected)); }, [] { return 0.0; });
-    failed += timed_in_device_memory<T>(token, alone, one, in, expected.size());
-    for (const std::vector<int>& each : device_lists()) {
+          token, "forward, in device memory", {}, one, 0, [&] { return alone.forward(in_there, out_there); }, [] { return 0.0; });
+      if (level == protection::off) at.store(right.values().data(), to.data(), to.bytes());
+      if (!large)
+        failed += timed(
+            token, "forward", {}, one, bound, [&] { return alone.forward(in, out); }, error, repeated);
+    }
+    for (divided_operands<In>& each : operands) {
       if (limit.left() < 5) {
         row("skipped").add("cases", 1).add("token", token).print();
         continue;
       }
-      const execution where = where_of(each, level);
-      failed += divided<T>(token, of, each, where_of(each, level), in, expected, bound);
+      const execution where = where_of(each.devices, level);
+      failed += divided<T>(token, of, where_of(each.devices, level), each, expected, bound);
       if (large) continue;
-      out.resize(expected.size());
       const fft::plan natural(of, where);
       failed += timed(
-          token, "forward", each, where, bound, [&] { return natural.forward(in, std::span(out)); },
-          [&] { return difference(out, expected); });
-      const fft::group_plan<T> turned(of.shape, where, {.real = of.kind == fft::kind::r2c});
+          token, "forward", each.devices, where, bound, [&] { return natural.forward(in, out); }, error, repeated);
+      const fft::group_plan<T> turned(of.shape, where, {.real = real});
       failed += timed(
-          token, "forward, transposed", each, where, 0, [&] { return turned.forward(in, std::span(out)); }, [] { return 0.0; });
+          token, "forward, transposed", each.devices, where, 0, [&] { return turned.forward(in, out); }, [] { return 0.0; }, repeated);
     }
   }
   return failed;
@@ -277,27 +397,37 @@ int transform(const char* token, const fft::problem& of, const time_limit& limit
 
 // max ‖A w − Q R w‖ / (‖A‖ ‖w‖) and ‖Qᵀ Q z − z‖ / ‖z‖ for a few random vectors.
 template <class T>
-double error_of(const matrix<T>& A, const matrix<T>& Q, const matrix<T>& R) {
-  const std::int64_t m = A.rows(), n = A.columns();
-  double size = 0, worst = 0;
-  for (std::size_t e = 0; e < A.size(); ++e) size += std::pow(static_cast<double>(A.data()[e]), 2);
+double error_of(matrix_view<const T> A, matrix_view<const T> Q, const matrix<T>& R) {
+  const std::int64_t m = A.rows, n = A.columns;
+  const double size = std::pow(norm_of(std::span(A.data, static_cast<std::size_t>(m * n))), 2);
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  double worst = 0;
   for (std::uint64_t probe = 0; probe < 2; ++probe) {
     const std::vector<double> w = numbers<double>(at(n), 2 + probe);
-    std::vector<double> r(at(n)), left(at(m)), right(at(m)), back(at(n)), q(at(m));
+    std::vector<double> r(at(n)), back(at(n));
     for (std::int64_t j = 0; j < n; ++j)
       for (std::int64_t i = 0; i <= j; ++i) r[at(i)] += static_cast<double>(R(i, j)) * w[at(j)];
-    for (std::int64_t j = 0; j < n; ++j) {
-      for (std::int64_t i = 0; i < m; ++i) {
-        left[at(i)] += static_cast<double>(A(i, j)) * w[at(j)];
-        right[at(i)] += static_cast<double>(Q(i, j)) * r[at(j)];
-        q[at(i)] += static_cast<double>(Q(i, j)) * w[at(j)];
-      }
-    }
+    std::mutex adding;
     double off = 0, norm = 0, skew = 0;
-    for (std::int64_t i = 0; i < m; ++i) off += std::pow(left[at(i)] - right[at(i)], 2);
+    work_in_threads(m, [&](std::int64_t first, std::int64_t last) {
+      const auto of = [&](std::int64_t i) { return at(i - first); };
+      std::vector<double> left(at(last - first)), right(left.size()), q(left.size()), part(at(n));
+      for (std::int64_t j = 0; j < n; ++j) {
+        for (std::int64_t i = first; i < last; ++i) {
+          left[of(i)] += static_cast<double>(A(i, j)) * w[at(j)];
+          right[of(i)] += static_cast<double>(Q(i, j)) * r[at(j)];
+          q[of(i)] += static_cast<double>(Q(i, j)) * w[at(j)];
+        }
+      }
+      double part_off = 0;
+      for (std::size_t i = 0; i < left.size(); ++i) part_off += std::pow(left[i] - right[i], 2);
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t i = first; i < last; ++i) part[at(j)] += static_cast<double>(Q(i, j)) * q[of(i)];
+      const std::lock_guard lock(adding);
+      off += part_off;
+      for (std::int64_t j = 0; j < n; ++j) back[at(j)] += part[at(j)];
+    });
     for (std::int64_t j = 0; j < n; ++j) {
-      for (std::int64_t i = 0; i < m; ++i) back[at(j)] += static_cast<double>(Q(i, j)) * q[at(i)];
       norm += w[at(j)] * w[at(j)];
       skew += std::pow(back[at(j)] - w[at(j)], 2);
     }
@@ -357,9 +487,10 @@ int factor_in_device_memory(const char* token, matrix_view<const T> A, const std
 // R and Q: on one device, and on several.
 template <class T>
 int factor(const char* token, const qr::problem& of, const time_limit& limit) {
-  matrix<T> A(of.rows, of.columns, order::column_major);
-  fill_with_numbers(std::span(A.data(), A.size()), 1);
-  const matrix_view<const T> view = std::as_const(A).view();
+  const host_memory<T> A(static_cast<std::size_t>(of.rows * of.columns));
+  fill_with_numbers(A.values(), 1);
+  const matrix_view<const T> view = column_major(static_cast<const T*>(A.values().data()), of.rows, of.columns, of.rows);
+  const int repeated = repetitions(A.values().size_bytes());
   // As in the tests of QR on groups.
   const double bound = 4 * static_cast<double>(of.columns) * k_unit<T>;
   int failed = 0;
@@ -381,14 +512,14 @@ int factor(const char* token, const qr::problem& of, const time_limit& limit) {
             if (each.empty()) return (alone = qr::factor(view, where)).report;
             return (divided = qr::factor_rows(view, where)).report;
           },
-          [] { return 0.0; });
+          [] { return 0.0; }, repeated);
       failed += timed(
           token, "form Q", each, where, bound,
           [&] {
             Q = each.empty() ? alone.q(where) : divided.q();
             return Q.report;
           },
-          [&] { return error_of(A, Q.values, each.empty() ? alone.r() : divided.r()); });
+          [&] { return error_of(view, std::as_const(Q.values).view(), each.empty() ? alone.r() : divided.r()); }, repeated);
       const matrix<T> R = each.empty() ? alone.r() : divided.r();
       divided = {};
       failed += factor_in_device_memory(token, view, each, where, R);
@@ -402,19 +533,18 @@ int factor(const char* token, const qr::problem& of, const time_limit& limit) {
 template <class T>
 int factor_square(const char* token, const qr::problem& of, const time_limit& limit) {
   const std::int64_t m = of.rows, n = of.columns, bytes = m * n * static_cast<std::int64_t>(sizeof(T));
-  matrix<T> A(m, n, order::column_major);
-  fill_with_numbers(std::span(A.data(), A.size()), 1);
+  const host_memory<T> words(static_cast<std::size_t>(m * n));
+  fill_with_numbers(words.values(), 1);
+  const matrix_view<const T> A = column_major(static_cast<const T*>(words.values().data()), m, n, m);
   const auto residual = [&](const matrix<T>& X, const std::vector<double>* less) {
     std::vector<double> y(static_cast<std::size_t>(m));
-    for (std::int64_t j = 0; j < n; ++j)
-      for (std::int64_t i = 0; i < m; ++i) y[static_cast<std::size_t>(i)] += static_cast<double>(A(i, j)) * static_cast<double>(X(j, 0));
+    work_in_threads(m, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t i = first; i < last; ++i)
+          y[static_cast<std::size_t>(i)] += static_cast<double>(A(i, j)) * static_cast<double>(X(j, 0));
+    });
     for (std::size_t i = 0; less != nullptr && i < y.size(); ++i) y[i] -= (*less)[i];
     return y;
-  };
-  const auto norm = [](const auto* values, std::size_t count) {
-    double squares = 0;
-    for (std::size_t e = 0; e < count; ++e) squares += std::pow(static_cast<double>(values[e]), 2);
-    return std::sqrt(squares);
   };
   matrix<T> ones(n, 1, order::column_major), B(m, 1, order::column_major);
   std::fill_n(ones.data(), n, T(1));
@@ -422,13 +552,12 @@ int factor_square(const char* token, const qr::problem& of, const time_limit& li
   for (std::int64_t i = 0; i < m; ++i) B(i, 0) = static_cast<T>(right[static_cast<std::size_t>(i)]);
   std::vector<double> rounded(static_cast<std::size_t>(m));
   for (std::int64_t i = 0; i < m; ++i) rounded[static_cast<std::size_t>(i)] = static_cast<double>(B(i, 0));
-  const double size = norm(A.data(), A.size());
+  const double size = norm_of(std::span<const T>(words.values()));
 
   const cuda::device_scope first(0);
   const auto device = cuda::current_device();
   const cuda::device_buffer kept(device, bytes);
-  device->copy(kept.data(), A.data(), bytes, nullptr);
-  device->synchronize(nullptr);
+  staging(device).load(kept.data(), A.data, bytes);
   const matrix_view<const T> there = column_major(static_cast<const T*>(kept.data()), m, n, m);
   std::vector<std::vector<int>> lists = {{}};
   for (const std::vector<int>& each : device_lists()) lists.push_back(each);
@@ -464,7 +593,7 @@ int factor_square(const char* token, const qr::problem& of, const time_limit& li
           [&] {
             const qr::computed<T> X = made.solve(std::as_const(B).view());
             const std::vector<double> off = residual(X.values, &rounded);
-            return norm(off.data(), off.size()) / (size * norm(X.values.data(), X.values.size()));
+            return norm_of(std::span<const double>(off)) / (size * norm_of(std::span<const T>(X.values.data(), X.values.size())));
           },
           [&] { made = {}; });
     }

@@ -8,6 +8,7 @@
 #include "../../strike/subjects/subject.hpp"
 #include "algorithm.hpp"
 #include "core/counter_rng.hpp"
+#include "distributed.hpp"
 #include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/cuda/engine/kernels.hpp"
@@ -33,17 +34,19 @@ template <class T>
 std::vector<T> points_of(const kmeans::problem& what, std::int64_t centres, std::uint64_t seed) {
   const std::int64_t rows = what.points * what.batch;
   std::vector<T> made(static_cast<std::size_t>(rows * what.features));
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const std::uint64_t centre =
-        centres > 0 ? core::random_bits(seed, 9, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(centres) : 0;
-    for (std::int64_t f = 0; f < what.features; ++f) {
-      const auto e = static_cast<std::uint64_t>(i * what.features + f);
-      double x = nearly_normal(seed, 1, e);
-      if (centres > 0)
-        x = 0.4 * x + 2 * nearly_normal(seed, 2, centre * static_cast<std::uint64_t>(what.features) + static_cast<std::uint64_t>(f));
-      made[e] = static_cast<T>(x);
+  work_in_threads(rows, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::uint64_t centre =
+          centres > 0 ? core::random_bits(seed, 9, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(centres) : 0;
+      for (std::int64_t f = 0; f < what.features; ++f) {
+        const auto e = static_cast<std::uint64_t>(i * what.features + f);
+        double x = nearly_normal(seed, 1, e);
+        if (centres > 0)
+          x = 0.4 * x + 2 * nearly_normal(seed, 2, centre * static_cast<std::uint64_t>(what.features) + static_cast<std::uint64_t>(f));
+        made[e] = static_cast<T>(x);
+      }
     }
-  }
+  });
   return made;
 }
 

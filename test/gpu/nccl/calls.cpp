@@ -3,10 +3,8 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +21,7 @@
 #include "kmeans/kmeans_stages.hpp"
 #include "nccl/stage.hpp"
 #include "output.hpp"
+#include "samples.hpp"
 
 namespace ballast::gpu_check::over_nccl {
 namespace {
@@ -37,13 +36,6 @@ constexpr const char* k_transforms_quick[] = {"fft_c2c_f32_n64x96x128_b1_fwd", "
 
 execution alone_on(const process& own, protection level) { return {.backend = backend::cuda, .device = own.rank, .protection = level}; }
 execution on_group(const group& all, protection level) { return {.protection = level, .group = all}; }
-
-void work_in_threads(std::int64_t count, const std::function<void(std::int64_t first, std::int64_t last)>& work) {
-  const auto threads = static_cast<std::int64_t>(std::clamp(std::thread::hardware_concurrency() / 2, 1U, 32U));
-  std::vector<std::thread> all;
-  for (std::int64_t t = 0; t < threads; ++t) all.emplace_back([&, t] { work(count * t / threads, count * (t + 1) / threads); });
-  for (std::thread& each : all) each.join();
-}
 
 template <class T>
 int compare(const process& own, const group& all, const compared_fit& what) {
