@@ -13,6 +13,7 @@
 #include "core/parallel.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
+#include "group/nccl_engine.hpp"
 #include "group/session.hpp"
 #include "group/state.hpp"
 #include "inject/plan.hpp"
@@ -44,8 +45,13 @@ bool on_devices(const execution& where) { return where.group && !where.group.int
 void check_execution_on_devices(const execution& where, std::string_view token) {
   if (where.backend != backend::automatic && where.backend != backend::cuda)
     throw unsupported_error(fmt::format("{}: group: expected backend cuda for devices, got {}", token, to_string(where.backend)));
-  if (where.device >= 0)
+  if (where.device < 0) return;
+  const nccl_link* const link = where.group.internal()->link.get();
+  if (link == nullptr)
     throw invalid_argument_error(fmt::format("{}: device: expected -1 for a group of devices, got {}", token, where.device));
+  if (where.device != link->device_number())
+    throw invalid_argument_error(
+        fmt::format("{}: device: expected {}, that of this rank, or -1, got {}", token, link->device_number(), where.device));
 }
 
 void check_call_on_devices(const call& now, std::string_view token) {

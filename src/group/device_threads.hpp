@@ -23,7 +23,7 @@ namespace ballast::wire {
 bool on_devices(const execution& where);
 
 // Refuse what a group of devices cannot have, when a plan is made and when a call begins: another backend than cuda (unsupported_error); a
-// device beside the list, a stream, a workspace (invalid_argument_error).
+// device beside the list, or over NCCL another one than the rank's, a stream, a workspace (invalid_argument_error).
 void check_execution_on_devices(const execution& where, std::string_view token);
 void check_call_on_devices(const call& now, std::string_view token);
 

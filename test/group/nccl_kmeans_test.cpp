@@ -47,8 +47,9 @@ class nccl_kmeans : public testing::Test {
                         4 * static_cast<float>(core::random_uniform(1, 0, static_cast<std::uint64_t>(i))));
   }
   options wanted() const { return {.max_iter = 9, .seed = 3}; }
-  // `shares`: the rows of each rank; empty: one device, without a group.
-  nccl_outcome fit_on(const std::vector<std::int64_t>& shares, protection level = protection::correct, double patience = 30) {
+  // `shares`: the rows of each rank; empty: one device, without a group. `named`: each rank names its device.
+  nccl_outcome fit_on(const std::vector<std::int64_t>& shares, protection level = protection::correct, double patience = 30,
+                      bool named = false) {
     std::vector<nccl_outcome> made(std::max<std::size_t>(shares.size(), 1));
     const auto one = [&](std::size_t r, std::int64_t first, std::int64_t count, const execution& where) {
       const model<float> found = fit(data<float>{.points = row_major<const float>(points_.data() + first * k_features, count, k_features)},
@@ -68,7 +69,7 @@ class nccl_kmeans : public testing::Test {
     const auto ends =
         test::run_nccl_ranks(static_cast<int>(shares.size()), {.resend_after = 0.02, .patience = patience}, [&](int r, const group& own) {
           const auto at = static_cast<std::size_t>(r);
-          one(at, first[at], shares[at], {.threads = 1, .protection = level, .group = own});
+          one(at, first[at], shares[at], {.device = named ? r : -1, .threads = 1, .protection = level, .group = own});
         });
     for (const std::exception_ptr& each : ends)
       if (each) std::rethrow_exception(each);
@@ -95,6 +96,25 @@ TEST_F(nccl_kmeans, has_the_bits_of_one_device) {
       EXPECT_EQ(made.seen.backend, backend::cuda);
     }
   }
+}
+
+// Arrays of a device name it in Python.
+TEST_F(nccl_kmeans, a_rank_may_name_its_own_device_and_no_other) {
+  const nccl_outcome alone = fit_on({});
+  test::begin_fake_nccl();
+  EXPECT_TRUE(fit_on({1024, 1676}, protection::correct, 30, true) == alone);
+  const auto ends = test::run_nccl_ranks(2, {.patience = 30}, [&](int r, const group& own) {
+    try {
+      (void)fit(data<float>{.points = row_major<const float>(points_.data(), 1024, k_features)}, k_clusters, wanted(),
+                {.device = 1 - r, .threads = 1, .group = own});
+      ADD_FAILURE() << "no error";
+    } catch (const invalid_argument_error& seen) {
+      const std::string text = seen.what();
+      EXPECT_NE(text.find("device: expected " + std::to_string(r) + ", that of this rank, or -1, got " + std::to_string(1 - r)), text.npos)
+          << text;
+    }
+  });
+  for (const std::exception_ptr& each : ends) EXPECT_EQ(each, nullptr);
 }
 
 TEST_F(nccl_kmeans, repairs_faults_of_messages_and_sums) {
