@@ -133,6 +133,11 @@ inline std::vector<fft_case> small_cases_of_blocks() {
       {"fft_c2c_f64_n6x5x8_b2_inv"},
       {"fft_r2c_f32_n6x5x8_b2_fwd", machine::whole, k_sample},
       {"fft_c2r_f64_n6x5x7_b2_inv"},
+      // Axes of two passes whose lines lie side by side, in the output and in the workspace.
+      {"fft_c2c_f32_n256x20_b2_fwd", machine::small, k_bare | k_faults | k_smoke},
+      {"fft_c2c_f64_n6x144x9_b2_inv", machine::small, k_bare | k_faults | k_sample},
+      {"fft_r2c_f32_n160x30_b3_fwd", machine::small, k_sample},
+      {"fft_c2r_f64_n128x18_b2_inv", machine::small},
       // Signals that interleave, and strides.
       {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_protected_only, norm::backward, {{21}, 1}, {{21}, 1}},
       {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_bare | k_sample, norm::backward, {{2}, 130}, {{40}, 1}},

@@ -81,10 +81,13 @@ struct line_factors : line_position<P, Injector> {
       return entry(words, o, line);
     }
   }
+  // Returns the c of the factors w_M^{ck} of a line. Lines beyond the last one have no factors. No whole line has 2^32 points.
+  __device__ __forceinline__ std::uint32_t factor_index(int line, bool within) const {
+    if constexpr (P.factors_by_middle) return middle;
+    return within ? static_cast<std::uint32_t>(first_column) + static_cast<std::uint32_t>(line) : 0;
+  }
   __device__ __forceinline__ number twiddle(const number* words, int o, int line) const {
-    // No whole line has 2^32 points. Lines beyond the last one have no factors.
-    const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
-    const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
+    const std::uint32_t power = factor_index(line, !P.folds() || valid(line)) * static_cast<std::uint32_t>(o);
     const number coarse = cached(words + (power >> a.fine_bits));
     const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
     return coarse * fine;
@@ -107,8 +110,8 @@ struct line_factors : line_position<P, Injector> {
     constexpr int stride = P.length / r;
     const int line = line_of(P.out_columns);
     const int t = position_of(P.out_columns);
-    const auto columns = static_cast<std::uint32_t>(a.columns);
-    const std::uint32_t column = valid(line) ? static_cast<std::uint32_t>(first_column) + static_cast<std::uint32_t>(line) : 0;
+    const auto columns = static_cast<std::uint32_t>(P.factors_by_middle ? a.middles : a.columns);
+    const std::uint32_t column = factor_index(line, valid(line));
     const number* const of_result = static_cast<const number*>(a.store_table) + r * column;
     const number* const of_butterfly = static_cast<const number*>(a.store_table) + r * columns + column;
     // In double precision a line with checksums has few registers left, so the load is delayed.

@@ -48,6 +48,7 @@ std::string text_of(const line_policy& p) {
       .add("source_unit", &l::source_unit)
       .add("target_unit", &l::target_unit)
       .add("flat", &l::flat)
+      .add("factors_by_middle", &l::factors_by_middle)
       .add("padded", &l::padded)
       .add("truncated", &l::truncated)
       .add("shared_source", &l::shared_source)

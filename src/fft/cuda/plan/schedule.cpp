@@ -115,6 +115,11 @@ struct axis_request {
   std::optional<real_line_shape> reals;  // a real-to-real transform in one pass
 };
 
+// A tile of a longer axis whose lines lie side by side would have less than 32 bytes of neighbouring lines, which is what memory is read
+// by.
+constexpr std::int64_t k_most_in_columns = 4096;
+constexpr std::int64_t k_least_beside = 8;  // lines side by side for which two passes in columns pay
+
 // Merges dimensions that one stride can step through. The dimension with the closest lines comes first.
 std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
   std::erase_if(all, [](const dimension& d) { return d.count == 1; });
@@ -275,7 +280,8 @@ class builder {
   // Returns the lengths of the one, two or three passes for lines of length n in the layout of `one`; empty if none fit.
   std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
     if (wanted_.fallback) return fallback_split(n);
-    if (fits_one_pass(n, wide_, device_)) return {n};
+    const bool fits_one = fits_one_pass(n, wide_, device_);
+    if (fits_one && !(n > k_most_in_columns && lies_in_columns(one))) return {n};
     // Two-sided checksums and the plain variant do not support clusters. As clusters, few lines occupy few multiprocessors; as two passes
     // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
@@ -304,13 +310,46 @@ class builder {
         if (n / a % b == 0 && fits(b) && fits(n / a / b)) consider({a, b, n / a / b});
       }
     }
+    if (best.empty() && fits_one) return {n};
     return best;
+  }
+
+  // Returns the dimensions that count the lines of an axis if its lines lie side by side on both sides, with these first; else none.
+  std::vector<dimension> lines_beside(const axis_request& one) const {
+    std::vector<dimension> all = merged(one.others, false);
+    const bool in_columns = std::abs(one.source_stride) > 1 && std::abs(one.target_stride) > 1 && !all.empty() && all[0].source == 1 &&
+                            all[0].target == 1 && all[0].count >= k_least_beside;
+    if (!in_columns || wanted_.plain || wanted_.fallback || one.load_table != table_kind::none || one.store_table != table_kind::none)
+      all.clear();
+    return all;
+  }
+  bool lies_in_columns(const axis_request& one) const { return !lines_beside(one).empty(); }
+
+  // The two passes of an axis whose lines lie side by side: they stay so in the workspace, which holds […][n₁][n₂][line]. So both passes
+  // read and write neighbouring lines together.
+  void add_columns(const axis_request& one, const std::vector<std::int64_t>& split, const std::vector<dimension>& lines) {
+    const std::int64_t n1 = split[0], n2 = split[1];
+    const std::int64_t beside = lines[0].count;
+    elements(pass_buffer::split) = std::max(elements(pass_buffer::split), lines_of(one) * one.length);
+    std::vector<dimension> into = lines, out = lines;
+    std::int64_t dense = one.length * beside;
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      into[i].target = out[i].source = dense;
+      dense *= lines[i].count;
+    }
+    into.insert(into.begin() + 1, {n2, one.source_stride, beside, {}, 1, 1});
+    add_pass(one, n1, n2 * one.source_stride, n2 * beside, n2, n2, into, one.from, pass_buffer::split, true, false, one.length);
+    out.insert(out.begin() + 1, {n1, n2 * beside, one.target_stride, {}, n2, 1});
+    add_pass(one, n2, beside, n1 * one.target_stride, 1, n1, out, pass_buffer::split, one.to, false, true, 0);
   }
 
   void add_line(const axis_request& one, const std::vector<std::int64_t>& split) {
     if (split.size() == 1) {
       add_pass(one, one.length, one.source_stride, one.target_stride, 1, 1, one.others, one.from, one.to, true, true, 0);
       return;
+    }
+    if (split.size() == 2) {
+      if (const std::vector<dimension> lines = lines_beside(one); !lines.empty()) return add_columns(one, split, lines);
     }
     // The workspace holds [line][n₁][n₂](…)[n_last], contiguously.
     const std::int64_t n = one.length;
@@ -449,7 +488,7 @@ class builder {
     add_line(backward, split);
   }
 
-  // `twiddles`: the M of w_M^{ck}, where c runs along the first of `others`.
+  // `twiddles`: the M of w_M^{ck}, where c runs along the dimension of `others` that has positions, the first or the second one.
   void add_pass(const axis_request& one, std::int64_t n, std::int64_t source, std::int64_t target, std::int64_t position_source,
                 std::int64_t position_target, const std::vector<dimension>& others, pass_buffer from, pass_buffer to, bool loads,
                 bool stores, std::int64_t twiddles) {
@@ -457,7 +496,11 @@ class builder {
     // Neighbouring threads take neighbouring elements if these are contiguous, otherwise neighbouring lines.
     std::vector<dimension> dims;
     const auto split_dimensions = std::ranges::find_if_not(others, &dimension::positioned);
-    if (split_dimensions != others.begin()) {
+    const bool by_middle = split_dimensions == others.begin() && others.size() > 1 && others[1].positioned();
+    if (by_middle) {
+      dims = merged({others.begin() + 2, others.end()}, false);
+      dims.insert(dims.begin(), others.begin(), others.begin() + 2);
+    } else if (split_dimensions != others.begin()) {
       // The dimensions of a split line come first regardless of their strides, as factors and positions depend on them.
       dims = merged({split_dimensions, others.end()}, false);
       dims.insert(dims.begin(), others.begin(), split_dimensions);
@@ -511,6 +554,7 @@ class builder {
       p.target_step = step_of(p, target);
     }
     p.flat = made.middles == 1 && made.batches == 1;
+    p.factors_by_middle = by_middle && twiddles != 0;
     p.transactions = wanted_.transactions;
     if (loads) {
       p.load = one.load;

@@ -27,7 +27,7 @@ enum class load_form : int { complex, real, half, spectrum };
 //   spectrum: elements 0 … N of the spectrum of 2N reals; the line's N elements are these reals in pairs
 enum class store_form : int { complex, real, spectrum };
 // The factors that multiply the elements at their store; `table` also at their load. Between two passes the factor is w_M^{ck}, where c is
-// the column and k the element.
+// the column, with `factors_by_middle` the middle, and k the element.
 //   table:     table[position]
 //   twiddle:   w_M^{ck} as the product of two entries, one of a coarse and one of a fine table with about √M entries each
 //   separated: w_M^{ck} for element k = j + i · length/r, where r is the last radix, as w_M^{cj} · w_M^{ci · length/r}; each factor has a
@@ -94,7 +94,8 @@ struct line_policy {
   check_form check = check_form::none;
   bool source_unit = false;  // neighbouring elements of a line are adjacent in memory
   bool target_unit = false;
-  bool flat = false;           // one middle, one batch
+  bool flat = false;  // one middle, one batch
+  bool factors_by_middle = false;
   bool padded = false;         // elements at positions ≥ `loaded` are 0 and are not read
   bool truncated = false;      // elements at positions ≥ `stored` are not written
   bool shared_source = false;  // reads data that other blocks of the same launch write: coherently, line_tile::shared_shift away

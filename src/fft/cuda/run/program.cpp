@@ -331,8 +331,9 @@ void line_program<T>::fill(prepared_pass& made, const schedule& of, int threads)
     const auto name = "twiddles " + std::to_string(p.twiddle_order);
     const auto make = [&] { return source::split_twiddles(p.twiddle_order, a.fine_bits); };
     if (policy.store_factor == factor_form::separated) {
-      const std::string parts = "separated " + key + " " + std::to_string(p.columns);
-      const auto make_parts = [&] { return source::separated_twiddles(policy, p.columns); };
+      const std::int64_t columns = p.twiddle_order / policy.length;
+      const std::string parts = "separated " + key + " " + std::to_string(columns);
+      const auto make_parts = [&] { return source::separated_twiddles(policy, columns); };
       a.store_table = table(parts, 0, [&] { return checked ? make_twins<T>(parts, make_parts, false, threads).table : make_parts(); });
       if (checked) a.store_twin = table(name, 1, [&] { return make_twins<T>(name, make, false, threads).twin; });
     } else {
