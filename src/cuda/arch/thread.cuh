@@ -83,6 +83,23 @@ __device__ __forceinline__ void finish_first(bool never) {
 #endif
 }
 
+// Returns 0, by way of a branch on `never`, a condition like that of finish_first. Numbers that depend on this zero are computed after
+// the branch, and loads before it are issued first. Otherwise an assembler delays a load until numbers that it has computed from earlier
+// loads have left their registers, so the two loads wait for memory one after the other.
+template <class T>
+__device__ __forceinline__ T zero_after_loads(bool never) {
+  T zero = 0;
+#if BALLAST_DEVICE_CODE
+  if (never) {
+    __nanosleep(0);
+    zero = 1;
+  }
+#else
+  static_cast<void>(never);
+#endif
+  return zero;
+}
+
 __device__ __forceinline__ int multiprocessor_id() {
 #if BALLAST_DEVICE_CODE
   unsigned id;

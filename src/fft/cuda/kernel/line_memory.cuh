@@ -46,6 +46,29 @@ struct line_memory : line_real<P, Injector> {
 
   using below::below;
 
+  // Large blocks have too few registers for both readings at once: half of the second one waits until the other half is summed. Lines whose
+  // outputs alone are multiplied by a table spill with this delay, and do not spill without it.
+  static constexpr bool k_crowded = P.block() > 256 && P.block() * P.held() * P.scalar_bytes() * 2 > 65536 &&
+                                    (P.store_factor != factor_form::table || P.load_factor == factor_form::table);
+  // Half of the second one waits as well, and the next butterfly waits for all of it, where both readings leave too few registers: for two
+  // butterflies of 16 numbers at a constant distance, and for odd radices, which compute with as many registers as they have numbers. Other
+  // lines spill with this delay.
+  static constexpr bool k_near = P.source_unit || P.source_step != 0;  // elements of a line are at constant distances
+  static constexpr bool k_tight = [] {
+    constexpr int r = P.radix[0];
+    constexpr int registers = 65536 / ((P.block() + 31) / 32 * 32 * P.min_blocks);
+    constexpr bool large = P.butterflies(0) > 1 && r >= 16 && k_near;
+    constexpr int computing = r % 2 != 0 ? r * P.scalar_bytes() / 2 : large ? 1 : -registers;
+    return !k_crowded && P.held() * P.scalar_bytes() + computing > registers;
+  }();
+  // Threads with several butterflies of which some are missing: no branch is around loads, as a thread without a butterfly reads the
+  // elements of the last one, which no sum takes. All of the second reading is issued first, before anything is computed; the first one
+  // follows when registers are free, and then comes from L1. With branches, or where the assembler chooses the order, loads of a butterfly
+  // wait for the sums of another one, and so a thread waits for memory twice. Other lines keep the branches: an odd radix spills without
+  // them, and so do elements at distances that are no constants.
+  static constexpr bool k_sums_first =
+      k_verified && P.ragged(0) && P.butterflies(0) > 1 && P.radix[0] % 2 == 0 && k_near && !k_crowded && !k_tight;
+
   template <reading For, class T>
   static __device__ __forceinline__ T load_element(const T* from) {
     return ballast::cuda::load_data<P.shared_source, P.sums(), For == reading::checksums>(from);
@@ -153,15 +176,25 @@ struct line_memory : line_real<P, Injector> {
     return from_here.inside && (!P.ragged(0) || from_here.t + Q * P.threads < P.share() / P.radix[0]);
   }
 
-  // Calls body(m, z) for element m = 0 … radix − 1 of butterfly Q of this thread in the first stage. The butterfly must be inside the line.
+  // Returns whether this thread reads elements for butterfly Q.
+  template <int Q>
+  static __device__ __forceinline__ bool reads_elements(const source_position& from_here, index<Q> q) {
+    return k_sums_first || has_elements(from_here, q);
+  }
+
+  // Calls body(m, z) for element m = 0 … radix − 1 of butterfly Q of this thread in the first stage, if reads_elements(). If the butterfly
+  // is beyond the line, they are those of the last one.
   template <reading For, int Q, class Body>
   __device__ __forceinline__ void each_element(const source_position& from_here, index<Q>, Body&& body) const {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
-    const int t = from_here.t;
+    constexpr int count = P.share() / r;
+    constexpr bool limited = k_sums_first && (Q + 1) * P.threads > count;
+    constexpr int more = limited ? 0 : Q * P.threads;
+    const int t = limited ? min(from_here.t + Q * P.threads, count - 1) : from_here.t;
     if constexpr (P.staged) {
       if (from_buffer) {
-        const number* const from = ahead().words() + (line_of(false) * P.length + t + Q * P.threads);
+        const number* const from = ahead().words() + (line_of(false) * P.length + t + more);
         unrolled<r>([&](auto m) {
           const number* const at = from + decltype(m)::value * stride;
           body(m, this->swapped(For == reading::checksums ? arch::load_shared_itself(at) : *at));
@@ -170,7 +203,7 @@ struct line_memory : line_real<P, Injector> {
       }
     }
     const std::int64_t base = from_here.base;
-    const int j = source_element(t, index<Q * P.threads>{});
+    const int j = source_element(t, index<more>{});
     if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
       const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
       const number* const from = static_cast<const number*>(a.in) + (base + j * element);
@@ -197,17 +230,21 @@ struct line_memory : line_real<P, Injector> {
     }
   }
 
-  // Loads the elements of this thread's butterflies of the first stage.
-  __device__ __forceinline__ void fetch_elements() {
+  // Call it before elements are read.
+  __device__ __forceinline__ void start_reading() {
     forget();
     if constexpr (P.staged) {
       if (from_buffer) ahead().wait(ahead_parity);
     }
+  }
+
+  // Loads the elements of this thread's butterflies of the first stage.
+  __device__ __forceinline__ void fetch_elements() {
     const source_position here = source();
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       constexpr int r = P.radix[0];
-      if (has_elements(here, qi)) {
+      if (reads_elements(here, qi)) {
         this->template each_element<reading::data>(here, qi, [&](auto m, const number& z) { this->x[q * r + decltype(m)::value] = z; });
       } else {
         unrolled<r>([&](auto m) { this->x[q * r + decltype(m)::value] = number{real(0), real(0)}; });

@@ -43,22 +43,20 @@ struct line_sums : line_exchange<P, Injector> {
   // Before the first butterflies: computes ‖x‖² and the encoded inputs of each butterfly.
   __device__ __forceinline__ void encode_inputs() {
     constexpr int r = P.radix[0];
-    // Large blocks have too few registers for both readings at once: half of the second one waits until the other half is summed. Lines
-    // whose outputs alone are multiplied by a table spill with this delay, and do not spill without it.
-    constexpr bool crowded = P.block() > 256 && P.block() * P.held() * P.scalar_bytes() * 2 > 65536 &&
-                             (P.store_factor != factor_form::table || P.load_factor == factor_form::table);
-    // Half of the second one waits as well, and the next butterfly waits for all of it, where both readings leave too few registers: for
-    // two butterflies of 16 numbers at a constant distance, and for odd radices, which compute with as many registers as they have numbers.
-    // Other lines spill with this delay.
-    constexpr int registers = 65536 / ((P.block() + 31) / 32 * 32 * P.min_blocks);
-    constexpr bool large = P.butterflies(0) > 1 && r >= 16 && (P.source_unit || P.source_step != 0);
-    constexpr int computing = r % 2 != 0 ? r * P.scalar_bytes() / 2 : large ? 1 : -registers;
-    constexpr bool tight = !crowded && P.held() * P.scalar_bytes() + computing > registers;
-    square = 0;
     const auto here = this->source();
+    number again[below::k_sums_first ? P.butterflies(0) * r : 1];
+    real zero = 0;
+    if constexpr (below::k_sums_first) {
+      unrolled<P.butterflies(0)>([&](auto q) {
+        this->template each_element<reading::checksums>(
+            here, q, [&](auto m, const number& z) { again[decltype(q)::value * r + decltype(m)::value] = z; });
+      });
+      zero = arch::zero_after_loads<real>(a.tiles < 0);
+    }
+    square = zero;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      number sum[2] = {{real(0), real(0)}, {real(0), real(0)}};
+      number sum[2] = {{zero, zero}, {zero, zero}};
       const auto add = [&](auto mi, const number& z) {
         constexpr int m = decltype(mi)::value;
         this->square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, this->square));
@@ -69,9 +67,14 @@ struct line_sums : line_exchange<P, Injector> {
         } else {
           sum[m % 2] = multiply_add(this->constant(w.butterfly[m]), z, sum[m % 2]);
         }
-        if constexpr (((crowded || tight) && m == r / 2) || (tight && m == r - 1)) arch::finish_first(this->square < real(0));
+        if constexpr (((below::k_crowded || below::k_tight) && m == r / 2) || (below::k_tight && m == r - 1))
+          arch::finish_first(this->square < real(0));
       };
-      if constexpr (P.reads_twice()) {
+      if constexpr (below::k_sums_first) {
+        const real before = square;
+        unrolled<r>([&](auto m) { add(m, again[q * r + decltype(m)::value]); });
+        if (!this->has_elements(here, qi)) square = before;
+      } else if constexpr (P.reads_twice()) {
         if (this->has_elements(here, qi)) this->template each_element<reading::checksums>(here, qi, add);
       } else {
         unrolled<r>([&](auto m) { add(m, this->x[q * r + decltype(m)::value]); });

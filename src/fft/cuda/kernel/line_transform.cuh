@@ -26,6 +26,7 @@ struct line_transform : line_sums<P, Injector> {
   using below::k_encoded;
   using below::k_last;
   using below::k_linear;
+  using below::k_sums_first;
   using below::lane;
   using below::launch;
   using below::line_of;
@@ -36,6 +37,7 @@ struct line_transform : line_sums<P, Injector> {
   using below::position_of;
   using below::rank;
   using below::square;
+  using below::start_reading;
   using below::strike;
   using below::strike_factor;
   using below::sum_outputs;
@@ -53,8 +55,10 @@ struct line_transform : line_sums<P, Injector> {
   }
   template <class Body>
   __device__ __forceinline__ void load(Body&& loaded) {
+    start_reading();
+    if constexpr (k_sums_first) encode_inputs();
     fetch_elements();
-    if constexpr (k_encoded) encode_inputs();
+    if constexpr (k_encoded && !k_sums_first) encode_inputs();
     from_buffer = false;
     loaded();
     strike(index<2 * P.butterflies(0) * P.radix[0]>{}, site::input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
@@ -198,12 +202,17 @@ struct line_transform : line_sums<P, Injector> {
 
   // Returns this thread's part of Σ (x · scale)² of the inputs of its line, from another reading.
   __device__ __forceinline__ double squares(double scale) {
+    start_reading();
     fetch_elements();
+    const auto here = this->source();
     double sum = 0;
-    unrolled<P.butterflies(0) * P.radix[0]>([&](auto i) {
-      const number z = x[decltype(i)::value];
-      sum += static_cast<double>(z.re) * scale * (static_cast<double>(z.re) * scale);
-      sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
+    unrolled<P.butterflies(0)>([&](auto q) {
+      if (k_sums_first && !this->has_elements(here, q)) return;
+      unrolled<P.radix[0]>([&](auto m) {
+        const number z = x[decltype(q)::value * P.radix[0] + decltype(m)::value];
+        sum += static_cast<double>(z.re) * scale * (static_cast<double>(z.re) * scale);
+        sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
+      });
     });
     return sum;
   }
