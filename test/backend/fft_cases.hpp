@@ -89,6 +89,9 @@ inline std::vector<fft_case> small_cases_of_blocks() {
       {"fft_c2c_f64_n64_b21_inv"},
       {"fft_c2c_f64_n100_b9_fwd", machine::whole, k_bare | k_faults | k_smoke},
       {"fft_c2c_f64_n1000_b19_fwd", machine::single},
+      // Some threads have fewer first butterflies than others. The second case copies its tiles ahead.
+      {"fft_c2c_f32_n200_b9_fwd", machine::whole, k_bare | k_faults | k_smoke},
+      {"fft_c2c_f64_n200_b19_inv", machine::single, k_faults | k_sample},
       {"fft_c2c_f32_n1331_b2_fwd", machine::whole, k_smoke},
       {"fft_c2c_f32_n1024_b5_fwd"},
       {"fft_c2c_f64_n1024_b2_fwd", machine::whole, k_bare},
@@ -123,6 +126,7 @@ inline std::vector<fft_case> small_cases_of_blocks() {
       {"fft_r2c_f32_n1000_b2_fwd", machine::small, k_sample},
       {"fft_c2r_f32_n90_b7_inv", machine::whole, k_bare | k_faults | k_unaligned | k_smoke},
       {"fft_c2r_f64_n35_b9_inv", machine::whole, k_faults | k_sample},
+      {"fft_c2r_f32_n400_b5_inv", machine::whole, k_faults | k_sample},
       {"fft_c2r_f32_n8_b35_inv"},
       {"fft_c2r_f64_n512_b5_inv", machine::whole, k_bare | k_faults | k_smoke, norm::forward},
       {"fft_c2r_f32_n1000_b2_inv", machine::small},

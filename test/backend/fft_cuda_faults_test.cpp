@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <ballast/fft.hpp>
@@ -270,6 +271,39 @@ std::vector<confirmed_case> confirmed_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_confirmation_test, testing::ValuesIn(confirmed_cases()),
                          [](const auto& info) { return name_of(info.param); });
+
+// ---- Threads without a butterfly ----
+
+// A thread that has no further first butterfly reads the elements of the last one. No norm may count them: a number that is alone in its
+// line has the same threshold wherever it is. `size`: squares of the larger one leave the range of f32, so another reading measures them.
+class fft_cuda_last_butterfly_test : public testing::TestWithParam<float> {};
+
+TEST_P(fft_cuda_last_butterfly_test, has_elements_that_count_once) {
+  const fft_case& each = case_of("fft_c2c_f32_n200_b9_fwd", machine::whole);
+  const emulator device(each.where);
+  subject<float> given = subject_of<float>(each, 3);
+  inject::request wanted;
+  wanted.site = fft::site::output;
+  wanted.model = inject::model::nan;
+  wanted.visit = GetParam() > 1 ? 2 : 0;
+  std::set<double> thresholds;
+  for (const std::size_t place : {0, 24, 49, 199}) {  // the last butterfly has elements 24, 49, …
+    std::vector<float> packed(given.in.size());
+    for (std::size_t signal = 0; signal < packed.size() / 400; ++signal) packed[400 * signal + 2 * place] = GetParam();
+    given.set(std::move(packed));
+    struck_case<float> under(emulated(), each, 1, given);
+    under.faults = inject::plan({wanted});
+    std::vector<float> out = given.fresh();
+    const report seen = under.run(under.guarded, out);
+    ASSERT_EQ(seen.events.size(), 1u) << to_json(seen);
+    EXPECT_TRUE(same(out, under.clean)) << to_json(seen);
+    thresholds.insert(seen.events.front().threshold);
+  }
+  EXPECT_EQ(thresholds.size(), 1u) << fmt::format("{}", fmt::join(thresholds, " "));
+}
+
+INSTANTIATE_TEST_SUITE_P(fft, fft_cuda_last_butterfly_test, testing::Values(1.0F, 1e20F),
+                         [](const auto& info) { return std::string(info.param > 1 ? "measured_again" : "measured_at_once"); });
 
 // ---- One mask in the registers of neighbouring threads ----
 
