@@ -141,7 +141,8 @@ std::vector<std::string> benchmark_problems() {
   for (const char* one : {"fft_c2c_f32_n1024_b8_fwd", "fft_c2c_f32_n131072_b1_fwd", "fft_r2c_f32_n400_b262144_fwd",
                           "fft_r2c_f32_n65536_b1024_fwd", "fft_c2c_f32_n1000_b131072_fwd", "fft_c2c_f32_n1331_b131072_fwd",
                           "fft_c2c_f32_n4099_b16384_fwd", "fft_c2c_f64_n65537_b1024_fwd", "fft_r2c_f32_n320x320_b256_fwd",
-                          "fft_c2c_f64_n256x256x256_b1_fwd", "fft_c2c_f64_n200x200x200_b1_fwd", "fft_r2c_f32_n108x108x120_b1_fwd"})
+                          "fft_c2c_f64_n256x256x256_b1_fwd", "fft_c2c_f64_n200x200x200_b1_fwd", "fft_r2c_f32_n108x108x120_b1_fwd",
+                          "fft_c2c_f32_n4096x4096_b4_fwd", "fft_c2c_f32_n16384x16384_b1_fwd", "fft_c2c_f64_n8192x8192_b1_fwd"})
     made.emplace_back(one);
   return made;
 }
