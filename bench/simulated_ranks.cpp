@@ -19,9 +19,19 @@
 
 #include <ballast/ballast.hpp>
 
+#include "core/memory.hpp"
+
 namespace {
 
 using namespace ballast;
+
+// Ranks are fibers of one thread, which may change in any call of MPI that takes simulated time. The library keeps the scope of its memory
+// for each thread: here each rank takes its own along.
+template <class Call>
+void switching(Call&& call) {
+  const core::arena_scope none(nullptr);
+  call();
+}
 
 // The engine of SMPI's ranks. A message travels as MPI sends it; nothing is lost here, so that receive() waits until one comes.
 class simulated_transport final : public transport {
@@ -35,18 +45,24 @@ class simulated_transport final : public transport {
   void send(int to, std::span<const std::byte> bytes) override {
     ++messages;
     sent += bytes.size();
+    if (bytes.size() < k_detached) {  // MPI copies it and forgets the request
+      switching([&] { MPI_Send(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD); });
+      return;
+    }
     auto& kept = sending_.emplace_back();
     kept.bytes.assign(bytes.begin(), bytes.end());
-    MPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD, &kept.request);
+    switching([&] { MPI_Isend(kept.bytes.data(), static_cast<int>(kept.bytes.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD, &kept.request); });
   }
   int receive(std::vector<std::byte>& bytes, double seconds) override {
     MPI_Status status;
     int found = 1, size = 0;
-    if (seconds <= 0) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    switching([&] {
+      if (seconds <= 0) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+      if (found != 0) MPI_Recv(place_.get(), k_longest, MPI_BYTE, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &status);
+    });
     if (found == 0) return -1;
-    MPI_Recv(place_.data(), static_cast<int>(place_.size()), MPI_BYTE, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &status);
     MPI_Get_count(&status, MPI_BYTE, &size);
-    bytes.assign(place_.begin(), place_.begin() + size);
+    bytes.assign(place_.get(), place_.get() + size);
     return status.MPI_SOURCE;
   }
   bool lost(int) override { return false; }
@@ -64,9 +80,11 @@ class simulated_transport final : public transport {
     std::vector<std::byte> bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
+  static constexpr std::size_t k_detached = 65536;  // the default of smpi/send-is-detached-thresh
+
   int rank_ = 0, size_ = 1;
-  std::vector<std::byte> place_ =
-      std::vector<std::byte>(std::size_t{1} << 22);  // room for the longest message; a longer one ends the program
+  static constexpr int k_longest = 1 << 22;  // bytes; a longer message ends the program
+  std::unique_ptr<std::byte[]> place_ = std::make_unique_for_overwrite<std::byte[]>(k_longest);
   std::deque<outgoing> sending_;
 };
 
@@ -151,12 +169,12 @@ int main(int count, char** words) {
               [&] { return qr::factor_rows(row_major<const double>(a.data(), rows, columns), at.how()).report.verdict; });
     }
     if (wanted("grid")) {
-      // Two panels or more for each process column.
+      // Two panels or more for each process column; one above 512 ranks.
       const int size = at.engine->size();
       int p = 1;
       for (int rows = 1; rows * rows <= size; ++rows)
         if (size % rows == 0) p = rows;
-      const int q = size / p, n = 8 * std::max(16, 2 * q);
+      const int q = size / p, n = 8 * std::max(16, size > 512 ? q : 2 * q);
       const qr::process_grid grid{.rows = p, .columns = q};
       std::vector<int> desc = {1, 0, n, n, 8, 8, 0, 0, 1};
       const qr::layout_part own = qr::part_of_layout(desc, grid, at.engine->rank());
