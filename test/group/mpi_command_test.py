@@ -31,7 +31,7 @@ def factor_matrices(ranks, run, alone, folder, random):
                 each.unlink(missing_ok=True)
             done = run(count, "qr", folder / file, "--block", block, "--q", outputs[0], "--r", outputs[1], "--json")
             assert done.returncode == 0, done
-            report = json.loads(done.stdout)  # fails unless there is one
+            report = report_of(done)
             assert report["verdict"] == "clean" and report["ranks"] == count and report["report"]["checks"] > 0, report
             assert report["inputs"][0]["shape"] == list(A.shape), report
             columns = A.shape[1] if A.ndim == 2 else 1
@@ -54,6 +54,14 @@ def factor_matrices(ranks, run, alone, folder, random):
         assert np.allclose(other, R, rtol=0, atol=1e5 * unit * np.linalg.norm(matrix)), file
     text = run(ranks[-1], "qr", folder / "square.npy")
     assert text.returncode == 0 and text.stdout.count("verdict clean") == 1, text
+
+
+def report_of(done):
+    """The one report that a run has printed."""
+    try:
+        return json.loads(done.stdout)
+    except json.JSONDecodeError as seen:
+        raise AssertionError(f"expected one report, got {done}") from seen
 
 
 def expect_factors(file, A, report, Q, R):
@@ -89,7 +97,7 @@ def factor_on_grids(ranks, run, alone, folder, random):
                 each.unlink(missing_ok=True)
             done = run(grid[0] * grid[1], "qr", folder / file, "--grid", f"{grid[0]}x{grid[1]}", "--block", block, "--q", outputs[0], "--r", outputs[1], "--json")
             assert done.returncode == 0, (file, grid, done)
-            report = json.loads(done.stdout)  # fails unless there is one
+            report = report_of(done)
             assert report["verdict"] == "clean" and report["grid"] == list(grid) and report["block"] == block, report
             assert report["ranks"] == grid[0] * grid[1] and report["inputs"][0]["shape"] == list(A.shape), report
             assert report["problem"].endswith(f"_m{len(A)}_n{A.size // len(A)}") and report["report"]["checks"] > 0, report
@@ -111,7 +119,7 @@ def damage_messages(count, run, folder, damage):
                    before=before if number >= 0 else [])
         if done.returncode != 0:
             return None, 0
-        return tuple(np.load(each).tobytes() for each in outputs), json.loads(done.stdout)["report"]["detected"]
+        return tuple(np.load(each).tobytes() for each in outputs), report_of(done)["report"]["detected"]
 
     clean, none = factor(-1, "correct")
     assert clean is not None and none == 0
@@ -149,7 +157,7 @@ def main():
                 each.unlink(missing_ok=True)
             done = run(count, "kmeans", folder / file, "-k", CLUSTERS, "--seed", 3, "--labels", outputs[0], "--centroids", outputs[1], "--json", *more)
             assert done.returncode == 0, done
-            report = json.loads(done.stdout)  # fails unless there is one
+            report = report_of(done)
             assert report["verdict"] == "clean" and report["ranks"] == count and sum(report["sizes"]) == POINTS, report
             assert report["inputs"][0]["shape"] == [POINTS, FEATURES], report
             return report["inertia"], report["iterations"], np.load(outputs[0]), np.load(outputs[1])
@@ -161,7 +169,7 @@ def main():
                 assert found[:2] == expected[:2], (file, count, found[:2], expected[:2])
                 assert np.array_equal(found[2], expected[2]) and np.array_equal(found[3].view(np.uint8), expected[3].view(np.uint8)), (file, count)
             done = subprocess.run([alone, "kmeans", folder / file, "-k", str(CLUSTERS), "--seed", "3", "--json", *map(str, more)], capture_output=True, text=True)
-            assert abs(json.loads(done.stdout)["inertia"] - expected[0]) < 1e-4 * expected[0], (file, done)
+            assert abs(report_of(done)["inertia"] - expected[0]) < 1e-4 * expected[0], (file, done)
 
         factor_matrices(ranks, run, alone, folder, random)
         factor_on_grids(ranks, run, alone, folder, random)
