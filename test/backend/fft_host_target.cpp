@@ -23,9 +23,8 @@ class host_target final : public target {
   double floor_of(const fft_case& each) const override { return is_repeated(each) ? 0 : floor(); }
   bool has(const fft_case& each, inject::site where) const override {
     if (!is_repeated(each)) return true;
-    // Short lines of one butterfly have no factors, unless it is an odd one.
-    const std::int64_t n = each.problem().shape.back();
-    return where != site::threshold && (where != site::twiddle || (n != 4 && n != 8 && n != 12));
+    // The factors of short lines of one butterfly are constants of the code.
+    return where != site::threshold && (where != site::twiddle || !is_one_butterfly(each));
   }
   execution how(std::uint64_t order, protection guard) const override {
     return {.backend = which_, .threads = static_cast<int>(1 + (order - 1) % 3), .protection = guard};
@@ -40,6 +39,12 @@ class host_target final : public target {
     if (which_ != backend::cpu || shape.n[0] != 1 || shape.n[1] != 1) return false;
     return each.problem().precision == precision::f32 ? cpu::one_pass<float>::is_repeated(shape)
                                                       : cpu::one_pass<double>::is_repeated(shape);
+  }
+
+  static bool is_one_butterfly(const fft_case& each) {
+    const std::int64_t n = each.problem().shape.back();
+    const bool single = each.problem().precision == precision::f32;
+    return (single ? cpu::kernels<float>().shape_of_short(n) : cpu::kernels<double>().shape_of_short(n)).second == 1;
   }
 
   backend which_;

@@ -1,6 +1,6 @@
 // Short lines: the signals of a vector, the destination of results, and the second computation that is compared with them. Also
-// signals of 8 and 12 points, W at a time in registers: a vector has one part of one number of each. Both ends are transposed, by pieces of
-// a signal that are as wide as a vector, or half of one.
+// signals of at most 20 points in registers: a vector has one part of one number of W of them (across), or a number of W/2 (packed). Both
+// ends are transposed, by pieces of a signal that are as wide as a vector, or half of one.
 // Layer: backend "cpu".
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/stages-inl.hpp"
@@ -241,14 +241,78 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
 
 // ---- Lines of so few points that vectors along them would be half empty ----
 
+// Numbers between two parts of a computation.
+HWY_INLINE void keep(const complex_vector& z, T* to) {
+  hn::Store(z.re, D(), to);
+  hn::Store(z.im, D(), to + W);
+}
+HWY_INLINE void fetch(const T* from, complex_vector& z) { z = complex_at(from, 0); }
+#if BALLAST_FFT_BITS == 64
+template <bool Swapped>
+HWY_INLINE void keep(const packed_vector<Swapped>& z, T* to) {
+  hn::Store(z.v, D(), to);
+}
+template <bool Swapped>
+HWY_INLINE void fetch(const T* from, packed_vector<Swapped>& z) {
+  z.v = hn::Load(D(), from);
+}
+#endif
+
+// The loop over groups of signals of Line, whose numbers are in registers from their load to their store.
+template <class Line>
+struct in_registers {
+  template <bool Swapped, class Sink>
+  static HWY_INLINE void lines(const short_call<T>& call, short_part part, Sink& sink) {
+    using Z = typename Line::template number<Swapped>;
+    constexpr int S = Line::S, N = Line::k_points, k_scalars = sizeof(Z) / sizeof(T);
+    read_ahead ahead = call.ahead;
+    const group_of_signals<S> group(call);
+    for (int first = 0; first < call.from.used; first += S) {
+      const T* from[S];
+      T* to[S];
+      group.point(call, first, from, to);
+      ahead.step();
+      call.later.bring_all(first, HWY_MIN(first + S, call.from.used), call.turned ? 0 : 1);
+      Z x[N];
+      T* const memory = call.between + first * 2 * N;
+      if (HWY_LIKELY(part != short_part::second)) Line::template load<Swapped>(from, x);
+      if (HWY_UNLIKELY(part == short_part::first)) {
+        for (int i = 0; i < N; ++i) keep(x[i], memory + i * k_scalars);
+        continue;
+      }
+      if (HWY_UNLIKELY(part == short_part::second)) {
+        for (int i = 0; i < N; ++i) fetch(memory + i * k_scalars, x[i]);
+      }
+      butterfly<N>(x);
+      Line::template store<Swapped>(x, to, sink);
+    }
+  }
+};
+
 template <int N>
-struct across {
+struct across : in_registers<across<N> > {
+  template <bool Swapped>
+  using number = complex_vector;
   static constexpr int S = W;
   static constexpr int k_shared = 1;  // a vector of results is one signal's
   static constexpr int k_points = N;
-  static constexpr int k_pieces = 2 * N / W;  // whole vectors of a signal in memory
-  static constexpr bool k_has_halves = 2 * N % W != 0;
-  static_assert(!k_has_halves || (2 * N % W == k_narrow && 2 * k_narrow == W));
+  static constexpr int k_scalars = 2 * N;
+  static constexpr int k_rest = k_scalars % W;
+  static constexpr bool k_has_halves = k_rest == k_narrow;
+  static constexpr bool k_ragged = k_rest != 0 && !k_has_halves;
+
+  // Calls wide(first) or narrow(first) for the pieces of a signal.
+  template <class Wide, class Narrow>
+  static HWY_INLINE void for_pieces(Wide&& wide, Narrow&& narrow) {
+#pragma GCC unroll 16
+    for (int p = 0; p < k_scalars / W; ++p) wide(p * W);
+    if constexpr (k_rest != 0 && (k_rest <= k_narrow || k_scalars < W)) {
+      if constexpr (k_rest > k_narrow) narrow(0);
+      narrow(k_scalars - k_narrow);
+    } else if constexpr (k_rest != 0) {
+      wide(k_scalars - W);
+    }
+  }
 
   template <int Width, bool Swapped>
   static HWY_INLINE void load_numbers(const T* const* from, int first, complex_vector* x) {
@@ -265,9 +329,8 @@ struct across {
 
   template <bool Swapped>
   static HWY_INLINE void load(const T* const* from, complex_vector* x) {
-#pragma GCC unroll 8
-    for (int p = 0; p < k_pieces; ++p) load_numbers<W, Swapped>(from, p * W, x);
-    if constexpr (k_has_halves) load_numbers<k_narrow, Swapped>(from, k_pieces * W, x);
+    for_pieces([&](int first) HWY_ATTR { load_numbers<W, Swapped>(from, first, x); },
+               [&](int first) HWY_ATTR { load_numbers<k_narrow, Swapped>(from, first, x); });
   }
 
   template <int Width, bool Swapped, class Sink>
@@ -291,47 +354,74 @@ struct across {
 
   template <bool Swapped, class Sink>
   static HWY_INLINE void store(const complex_vector* x, T* const* to, Sink& sink) {
-#pragma GCC unroll 8
-    for (int p = 0; p < k_pieces; ++p) store_numbers<W, Swapped>(x, p * W, to, sink);
-    if constexpr (k_has_halves) store_numbers<k_narrow, Swapped>(x, k_pieces * W, to, sink);
+    for_pieces([&](int first) HWY_ATTR { store_numbers<W, Swapped>(x, first, to, sink); },
+               [&](int first) HWY_ATTR { store_numbers<k_narrow, Swapped>(x, first, to, sink); });
+  }
+
+  static constexpr short_shape shape() { return {N, 1, 1, N != 8 && N != 12, k_ragged}; }
+};
+
+#if BALLAST_FFT_BITS == 64
+// The same for complex numbers as they lie in memory, of which W/2 signals have one each in a vector: only blocks are exchanged at both
+// ends, and numbers are exchanged with (im, re) in the butterflies instead. Reals of 32 bits gain nothing by it: half a block is not
+// exchanged faster than a quarter of one.
+template <int N>
+struct packed : in_registers<packed<N> > {
+  template <bool Swapped>
+  using number = packed_vector<Swapped>;
+  static constexpr int S = k_blocks;
+  static constexpr int k_shared = 1;
+  static constexpr int k_points = N;
+  static constexpr bool k_has_halves = false;
+  static constexpr bool k_ragged = N % S != 0;
+  static_assert(N >= S);
+
+  // Calls piece(first) for the first number of each piece.
+  template <class Piece>
+  static HWY_INLINE void for_pieces(Piece&& piece) {
+#pragma GCC unroll 16
+    for (int first = 0; first + S <= N; first += S) piece(first);
+    if constexpr (k_ragged) piece(N - S);
+  }
+
+  template <bool Swapped>
+  static HWY_INLINE void load(const T* const* from, packed_vector<Swapped>* x) {
+    for_pieces([&](int first) HWY_ATTR {
+      V v[S];
+#pragma GCC unroll 4
+      for (int l = 0; l < S; ++l) v[l] = hn::LoadU(D(), from[l] + 2 * first);
+      transpose_blocks(v);
+#pragma GCC unroll 4
+      for (int i = 0; i < S; ++i) x[first + i] = {v[i]};
+    });
   }
 
   template <bool Swapped, class Sink>
-  static HWY_INLINE void lines(const short_call<T>& call, short_part part, Sink& sink) {
-    const D d;
-    read_ahead ahead = call.ahead;
-    const group_of_signals<W> group(call);
-    for (int first = 0; first < call.from.used; first += W) {
-      const T* from[W];
-      T* to[W];
-      group.point(call, first, from, to);
-      ahead.step();
-      call.later.bring_all(first, HWY_MIN(first + W, call.from.used), call.turned ? 0 : 1);
-      complex_vector x[N];
-      T* const memory = call.between + first / W * N * k_row;
-      if (HWY_LIKELY(part != short_part::second)) load<Swapped>(from, x);
-      if (HWY_UNLIKELY(part == short_part::first)) {
-        for (int i = 0; i < N; ++i) {
-          hn::Store(x[i].re, d, memory + i * k_row);
-          hn::Store(x[i].im, d, memory + i * k_row + W);
-        }
-        continue;
-      }
-      if (HWY_UNLIKELY(part == short_part::second)) {
-        for (int i = 0; i < N; ++i) x[i] = complex_at(memory, i);
-      }
-      butterfly<N>(x);
-      store<Swapped>(x, to, sink);
-    }
+  static HWY_INLINE void store(const packed_vector<Swapped>* x, T* const* to, Sink& sink) {
+    for_pieces([&](int first) HWY_ATTR {
+      V v[S];
+#pragma GCC unroll 4
+      for (int i = 0; i < S; ++i) v[i] = x[first + i].v;
+      transpose_blocks(v);
+#pragma GCC unroll 4
+      for (int l = 0; l < S; ++l) sink.piece(v[l], to, l, 2 * first);
+    });
   }
 
-  static constexpr short_shape shape() { return {N, 1, 1}; }
+  static constexpr short_shape shape() { return {N, 1, 2, N != 8 && N != 12 && N != 16, k_ragged}; }
 };
+// A vector with one signal has no other lanes for a second computation.
+template <int N>
+using short_line = std::conditional_t<(k_blocks > 1), packed<N>, across<N> >;
+#else
+template <int N>
+using short_line = across<N>;
+#endif
 
 // Runs short lines.
 template <class Line>
 void run_lines(const short_call<T>& call, short_part part) {
-  if (call.stream && Line::k_shared != 4) {
+  if (call.stream && Line::k_shared != 4 && !Line::k_ragged) {
     to_memory<Line::k_shared, true> past_cache;
     call.swapped ? Line::template lines<true>(call, part, past_cache) : Line::template lines<false>(call, part, past_cache);
   } else {
@@ -342,7 +432,10 @@ void run_lines(const short_call<T>& call, short_part part) {
 
 template <class Line>
 bool repeat_lines_of(const short_call<T>& call, const parity_pair& to) {
-  return call.swapped ? repeat_by<Line, true>(call, to) : repeat_by<Line, false>(call, to);
+  if constexpr (Line::k_ragged || Line::k_points > k_longest_repeated)
+    return false;  // along_line compares them in memory, or not at all
+  else
+    return call.swapped ? repeat_by<Line, true>(call, to) : repeat_by<Line, false>(call, to);
 }
 
 #endif

@@ -45,6 +45,7 @@ struct along {
   static constexpr int S = W / L;
   static constexpr int k_shared = S;  // signals in two vectors of results
   static constexpr bool k_has_halves = false;
+  static constexpr bool k_ragged = false;
   static constexpr int k_points = R1 * R2;
   static constexpr int k_chunks = R2 / L;  // vectors in a row of the input
   static constexpr int k_parts = R1 / L;   // vectors in a row of the output
@@ -138,47 +139,56 @@ struct along {
     }
   }
 
-  static constexpr short_shape shape() { return {R1, R2, L}; }
+  static constexpr short_shape shape() { return {R1, R2, L, false, false}; }
 };
 
-short_shape shape_of_short(std::int64_t n) {
+#if BALLAST_FFT_BITS == 64
+using short_line_of_16 = std::conditional_t<(k_blocks > 1), packed<16>, along<4, 4> >;
+#else
+using short_line_of_16 = along<4, 4>;
+#endif
+
+// Returns body(line), where line is the kernel for n points, or none(n).
+template <class Body, class None>
+auto with_short_line(std::int64_t n, Body&& body, None&& none) {
   switch (n) {
-    case 8: return across<8>::shape();
-    case 12: return across<12>::shape();
-    case 16: return along<4, 4>::shape();
-    case 32: return along<8, 4>::shape();
-    case 48: return along<4, 12>::shape();
-    case 64: return along<8, 8>::shape();
-    case 96: return along<8, 12>::shape();
-    case 128: return along<8, 16>::shape();
-    case 192: return along<16, 12>::shape();
-    case 256: return along<16, 16>::shape();
-    default: return {};
+    case 4: return body(short_line<4>());
+    case 5: return body(short_line<5>());
+    case 6: return body(short_line<6>());
+    case 7: return body(short_line<7>());
+    case 8: return body(short_line<8>());
+    case 9: return body(short_line<9>());
+    case 10: return body(short_line<10>());
+    case 12: return body(short_line<12>());
+    case 14: return body(short_line<14>());
+    case 15: return body(short_line<15>());
+    case 16: return body(short_line_of_16());
+    case 18: return body(short_line<18>());
+    case 20: return body(short_line<20>());
+    case 32: return body(along<8, 4>());
+    case 48: return body(along<4, 12>());
+    case 64: return body(along<8, 8>());
+    case 96: return body(along<8, 12>());
+    case 128: return body(along<8, 16>());
+    case 192: return body(along<16, 12>());
+    case 256: return body(along<16, 16>());
+    default: return none();
   }
+}
+
+short_shape shape_of_short(std::int64_t n) {
+  return with_short_line(
+      n, [](auto line) HWY_ATTR { return line.shape(); }, [] { return short_shape(); });
 }
 
 void short_lines(const short_call<T>& call, short_part part) {
-  switch (call.from.points) {
-    case 8: return run_lines<across<8> >(call, part);
-    case 12: return run_lines<across<12> >(call, part);
-    case 16: return run_lines<along<4, 4> >(call, part);
-    case 32: return run_lines<along<8, 4> >(call, part);
-    case 48: return run_lines<along<4, 12> >(call, part);
-    case 64: return run_lines<along<8, 8> >(call, part);
-    case 96: return run_lines<along<8, 12> >(call, part);
-    case 128: return run_lines<along<8, 16> >(call, part);
-    case 192: return run_lines<along<16, 12> >(call, part);
-    default: return run_lines<along<16, 16> >(call, part);
-  }
+  with_short_line(
+      call.from.points, [&](auto line) HWY_ATTR { run_lines<decltype(line)>(call, part); }, [] {});
 }
 
 bool repeat_lines(const short_call<T>& call, const parity_pair& to) {
-  switch (call.from.points) {
-    case 8: return repeat_lines_of<across<8> >(call, to);
-    case 12: return repeat_lines_of<across<12> >(call, to);
-    case 16: return repeat_lines_of<along<4, 4> >(call, to);
-    default: return repeat_lines_of<along<8, 4> >(call, to);
-  }
+  return with_short_line(
+      call.from.points, [&](auto line) HWY_ATTR { return repeat_lines_of<decltype(line)>(call, to); }, [] { return false; });
 }
 
 void turn_rows(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n1, std::int64_t n2, const T* HWY_RESTRICT twiddles, bool swapped) {

@@ -82,7 +82,8 @@ template core::aligned_buffer<double> weights_along(const std::vector<double>&, 
 
 template <class T>
 bool along_line<T>::exists(std::int64_t points, bool of_reals) {
-  return kernels<T>().shape_of_short(points).first != 0 || first_step_of<T>(points) != 0 || (!of_reals && goes_by_groups(points));
+  const short_shape shape = kernels<T>().shape_of_short(points);
+  return (shape.first != 0 && !(of_reals && shape.only_repeated)) || first_step_of<T>(points) != 0 || (!of_reals && goes_by_groups(points));
 }
 
 template <class T>
@@ -144,6 +145,7 @@ along_line<T>::~along_line() = default;
 template <class T>
 core::aligned_buffer<T> along_line<T>::make_twiddles() const {
   const std::int64_t lanes = kernels<T>().lanes;
+  if (is_short() && shape_.second == 1) return {};
   core::aligned_buffer<T> made(is_short() ? 2 * (shape_.first - 1) * shape_.second / shape_.columns * lanes : 2 * points_);
   T* to = made.data();
   const auto row = [&](std::int64_t k, std::int64_t column, std::int64_t columns) {
@@ -176,12 +178,12 @@ bool along_line<T>::keeps_to(int used) const {
 }
 
 template <class T>
-std::int64_t along_line<T>::signal_between(std::int64_t row, std::int64_t lane) const {
-  if (by_groups_) return row / points_ * kernels<T>().lanes + lane;
-  const std::int64_t together = kernels<T>().lanes / shape_.columns;
-  const std::int64_t rows =
-      static_cast<std::int64_t>(shape_.first) * shape_.second / shape_.columns;  // the signals of one vector have so many
-  return row / rows * together + lane / shape_.columns;
+std::int64_t along_line<T>::signal_between(std::int64_t i) const {
+  const std::int64_t lanes = kernels<T>().lanes, row = 2 * lanes;
+  if (by_groups_) return i / row / points_ * lanes + i % lanes;
+  // Vectors of as many signals, one after the other, have all of their scalars.
+  const std::int64_t together = lanes / shape_.columns;
+  return i / (2 * points_ * together) * together + i % lanes / shape_.columns;
 }
 
 template <class T>
@@ -220,7 +222,7 @@ void along_line<T>::run(short_call<T> call, bool strikes, const striker<T>& stri
 
 template <class T>
 bool along_line<T>::repeats(short_call<T> call, const parity_pair& to) const {
-  if (by_groups_) {
+  if (by_groups_ || shape_.ragged) {
     const T* const made = call.to;
     call.to = call.pairs;
     repeat(call);
@@ -410,8 +412,8 @@ core::aligned_buffer<T> along_line<T>::struck_twiddles(const striker<T>& strike,
 // Strikes `used` signals in rows of vectors (signal_between).
 template <class T>
 void along_line<T>::strike_lanes(T* rows, int used, const striker<T>& strike, inject::site where, std::int64_t step) const {
-  const std::int64_t lanes = kernels<T>().lanes, scalars = 2 * points_ * padded<T>(used);
-  const auto is_used = [&](std::int64_t i) { return signal_between(i / (2 * lanes), i % lanes) < used; };
+  const std::int64_t scalars = 2 * points_ * padded<T>(used);
+  const auto is_used = [&](std::int64_t i) { return signal_between(i) < used; };
   core::vector<T> compact;
   for (std::int64_t i = 0; i < scalars; ++i) {
     if (is_used(i)) compact.push_back(rows[i]);

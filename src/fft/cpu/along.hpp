@@ -45,8 +45,8 @@ class along_line {
   // strikes: faults wait inside of the line. Then its steps run apart, each on all signals.
   void run(short_call<T> call, bool strikes, const striker<T>& strike) const;
 
-  // For is_repeated lines, with a second table of factors and each signal in other lanes: `repeats` transforms again, groups into
-  // call.pairs, and returns whether call.to has the same bits. `repeat` transforms into call.to.
+  // For is_repeated lines, with a second table of factors and each signal in other lanes: `repeats` transforms again, groups and ragged
+  // ones into call.pairs, and returns whether call.to has the same bits. `repeat` transforms into call.to.
   bool repeats(short_call<T> call, const parity_pair& to) const;
   void repeat(short_call<T> call) const;
 
@@ -63,8 +63,8 @@ class along_line {
   }
   along_weights<T> output_weights(bool swapped) const { return {output_[swapped].data(), form_ != form::real_inverse}; }
 
-  // Returns the signal to which vector lane `lane` of row `row` of call.between belongs, in a short line, or of the tiles of groups.
-  std::int64_t signal_between(std::int64_t row, std::int64_t lane) const;
+  // Returns the signal to which scalar i of call.between belongs, in a short line, or of the tiles of groups.
+  std::int64_t signal_between(std::int64_t i) const;
 
  private:
   // The numbers of the steps that have run.

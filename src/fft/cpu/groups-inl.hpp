@@ -69,33 +69,35 @@ HWY_INLINE void for_pieces(std::int64_t scalars, Wide&& wide, Narrow&& narrow) {
   narrow(scalars - k_narrow);
 }
 
-void load_groups(const short_call<T>& call, T* tiles, read_ahead& ahead) {
+// Calls body(first, from, to, tile) for each group of signals, which begins with number `first`, and its tile.
+template <class Tile, class Body>
+HWY_INLINE void for_groups(const short_call<T>& call, Tile* tile, Body&& body) {
   const group_of_signals<W> group(call);
-  const std::int64_t scalars = 2 * call.from.points;
-  for (int first = 0; first < call.from.used; first += W, tiles += scalars * W) {
+  for (int first = 0; first < call.from.used; first += W, tile += 2 * call.from.points * W) {
     const T* from[W];
     T* to[W];
     group.point(call, first, from, to);
+    body(first, from, to, tile);
+  }
+}
+
+void load_groups(const short_call<T>& call, T* tiles, read_ahead& ahead) {
+  for_groups(call, tiles, [&](int first, const T* const* from, T* const*, T* tile) HWY_ATTR {
     ahead.step();
     call.later.bring_all(first, HWY_MIN(first + W, call.from.used), call.turned ? 0 : 1);
     for_pieces(
-        scalars, [&](std::int64_t at) HWY_ATTR { turn_in<W>(from, at, tiles); },
-        [&](std::int64_t at) HWY_ATTR { turn_in<k_narrow>(from, at, tiles); });
-  }
+        2 * call.from.points, [&](std::int64_t at) HWY_ATTR { turn_in<W>(from, at, tile); },
+        [&](std::int64_t at) HWY_ATTR { turn_in<k_narrow>(from, at, tile); });
+  });
 }
 
 template <bool Stream>
 HWY_INLINE void store_groups_by(const short_call<T>& call, const T* tiles) {
-  const group_of_signals<W> group(call);
-  const std::int64_t scalars = 2 * call.from.points;
-  for (int first = 0; first < call.from.used; first += W, tiles += scalars * W) {
-    const T* from[W];
-    T* to[W];
-    group.point(call, first, from, to);
+  for_groups(call, tiles, [&](int, const T* const*, T* const* to, const T* tile) HWY_ATTR {
     for_pieces(
-        scalars, [&](std::int64_t at) HWY_ATTR { turn_out<W, Stream>(tiles, at, to); },
-        [&](std::int64_t at) HWY_ATTR { turn_out<k_narrow, false>(tiles, at, to); });
-  }
+        2 * call.from.points, [&](std::int64_t at) HWY_ATTR { turn_out<W, Stream>(tile, at, to); },
+        [&](std::int64_t at) HWY_ATTR { turn_out<k_narrow, false>(tile, at, to); });
+  });
 }
 
 void store_groups(const short_call<T>& call, const T* tiles) {

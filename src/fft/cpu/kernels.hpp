@@ -152,9 +152,12 @@ struct along_weights {
   bool half_spectrum = false;
 };
 
-// n = first · second points; a vector holds `columns` columns of each of W / columns signals.
+// n = first · second points; a vector holds `columns` columns of each of W / columns signals, or if second is 1, a number or `columns` = 1
+// part of it. only_repeated: its numbers are others than those for which weights are chosen, so its only check is a second computation.
+// ragged: signals are no whole vectors and halves, so that the second computation is compared in memory (same_bits).
 struct short_shape {
   int first = 0, second = 0, columns = 0;
+  bool only_repeated = false, ragged = false;
 };
 
 // The place to which signals of `points` complex numbers will be copied when verified, `stride` scalars apart; null: none. Kernels before

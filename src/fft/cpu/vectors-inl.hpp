@@ -42,6 +42,70 @@ HWY_INLINE complex_vector times(const complex_vector& x, V wr, V wi) {
   return {hn::NegMulAdd(x.im, wi, hn::Mul(x.re, wr)), hn::MulAdd(x.im, wr, hn::Mul(x.re, wi))};
 }
 
+// With constants.
+HWY_INLINE complex_vector times(const complex_vector& x, T re, T im) {
+  const D d;
+  return times(x, hn::Set(d, re), hn::Set(d, im));
+}
+HWY_INLINE complex_vector times(T factor, const complex_vector& x) {
+  const V f = hn::Set(D(), factor);
+  return {hn::Mul(f, x.re), hn::Mul(f, x.im)};
+}
+HWY_INLINE complex_vector times_minus_i(const complex_vector& x) { return {x.im, hn::Neg(x.re)}; }
+HWY_INLINE complex_vector add_product(T factor, const complex_vector& x, const complex_vector& to) {
+  const V f = hn::Set(D(), factor);
+  return {hn::MulAdd(f, x.re, to.re), hn::MulAdd(f, x.im, to.im)};
+}
+
+#if BALLAST_FFT_BITS == 64 && HWY_TARGET != HWY_SCALAR
+// ---- Complex numbers, W/2 at a time, as they lie in memory. With Swapped the imaginary parts are first. ----
+
+template <bool Swapped>
+struct packed_vector {
+  V v;
+};
+
+// A constant in the real parts and one in the imaginary parts.
+template <bool Swapped>
+HWY_INLINE V parts(T re, T im) {
+  const D d;
+  return Swapped ? hn::OddEven(hn::Set(d, re), hn::Set(d, im)) : hn::OddEven(hn::Set(d, im), hn::Set(d, re));
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> operator+(const packed_vector<Swapped>& x, const packed_vector<Swapped>& y) {
+  return {hn::Add(x.v, y.v)};
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> operator-(const packed_vector<Swapped>& x, const packed_vector<Swapped>& y) {
+  return {hn::Sub(x.v, y.v)};
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> minus_i(const packed_vector<Swapped>& x, const packed_vector<Swapped>& y) {
+  return {hn::MulAdd(parts<Swapped>(1, -1), hn::Reverse2(D(), y.v), x.v)};
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> plus_i(const packed_vector<Swapped>& x, const packed_vector<Swapped>& y) {
+  return {hn::NegMulAdd(parts<Swapped>(1, -1), hn::Reverse2(D(), y.v), x.v)};
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> times(const packed_vector<Swapped>& x, T re, T im) {
+  const D d;
+  return {hn::MulAdd(parts<Swapped>(-im, im), hn::Reverse2(d, x.v), hn::Mul(hn::Set(d, re), x.v))};
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> times(T factor, const packed_vector<Swapped>& x) {
+  return {hn::Mul(hn::Set(D(), factor), x.v)};
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> times_minus_i(const packed_vector<Swapped>& x) {
+  return {hn::Mul(parts<Swapped>(1, -1), hn::Reverse2(D(), x.v))};
+}
+template <bool Swapped>
+HWY_INLINE packed_vector<Swapped> add_product(T factor, const packed_vector<Swapped>& x, const packed_vector<Swapped>& to) {
+  return {hn::MulAdd(hn::Set(D(), factor), x.v, to.v)};
+}
+#endif
+
 // Returns row `row` of a tile.
 HWY_INLINE complex_vector complex_at(const T* HWY_RESTRICT tile, std::int64_t row) {
   const D d;
@@ -98,6 +162,23 @@ HWY_INLINE V odd_blocks(V p, V q) {
 #endif
 }
 
+// Transposes the 128-bit blocks of k_blocks vectors.
+HWY_INLINE void transpose_blocks(V* HWY_RESTRICT v) {
+  [[maybe_unused]] const D d;
+  if constexpr (k_blocks == 2) {
+    const V p = v[0], q = v[1];
+    v[0] = hn::ConcatLowerLower(d, q, p);
+    v[1] = hn::ConcatUpperUpper(d, q, p);
+  } else if constexpr (k_blocks == 4) {
+    const V p0 = even_blocks(v[0], v[1]), p1 = odd_blocks(v[0], v[1]);
+    const V r0 = even_blocks(v[2], v[3]), r1 = odd_blocks(v[2], v[3]);
+    v[0] = hn::ConcatLowerLower(d, r0, p0);
+    v[1] = hn::ConcatLowerLower(d, r1, p1);
+    v[2] = hn::ConcatUpperUpper(d, r0, p0);
+    v[3] = hn::ConcatUpperUpper(d, r1, p1);
+  }
+}
+
 template <int L = W>
 HWY_INLINE void transpose(V* HWY_RESTRICT v) {
   constexpr int k_blocks_of_group = L / k_in_block;
@@ -131,17 +212,13 @@ HWY_INLINE void transpose(V* HWY_RESTRICT v) {
       const V p = c[i], q = c[i + k_in_block];
       v[i] = even_blocks(p, q);
       v[i + k_in_block] = odd_blocks(p, q);
-    } else if constexpr (k_blocks == 2) {
-      v[i] = hn::ConcatLowerLower(d, c[i + k_in_block], c[i]);
-      v[i + k_in_block] = hn::ConcatUpperUpper(d, c[i + k_in_block], c[i]);
     } else {
-      const V p = c[i], q = c[i + k_in_block], r = c[i + 2 * k_in_block], s = c[i + 3 * k_in_block];
-      const V p0 = even_blocks(p, q), p1 = odd_blocks(p, q);
-      const V r0 = even_blocks(r, s), r1 = odd_blocks(r, s);
-      v[i] = hn::ConcatLowerLower(d, r0, p0);
-      v[i + k_in_block] = hn::ConcatLowerLower(d, r1, p1);
-      v[i + 2 * k_in_block] = hn::ConcatUpperUpper(d, r0, p0);
-      v[i + 3 * k_in_block] = hn::ConcatUpperUpper(d, r1, p1);
+      V block[k_blocks];
+#pragma GCC unroll 4
+      for (int b = 0; b < k_blocks; ++b) block[b] = c[i + b * k_in_block];
+      transpose_blocks(block);
+#pragma GCC unroll 4
+      for (int b = 0; b < k_blocks; ++b) v[i + b * k_in_block] = block[b];
     }
   }
 }
