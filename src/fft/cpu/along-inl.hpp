@@ -308,8 +308,10 @@ HWY_INLINE void sum_vectors(const T* const* from, std::int64_t scalars, const T*
         }
       }
     }
+    if constexpr (Squares) {
 #pragma GCC unroll 16
-    for (int l = 0; l < (Squares ? Together : 0); ++l) sum[which][l][Sums] = hn::MulAdd(x[l], x[l], sum[which][l][Sums]);
+      for (int l = 0; l < Together; ++l) sum[which][l][Sums] = hn::MulAdd(x[l], x[l], sum[which][l][Sums]);
+    }
     if constexpr (Parity) {
       constexpr int k_parities = HWY_MIN(Together, 2);
       static_assert(Together <= 2 || Together % 4 == 0);
