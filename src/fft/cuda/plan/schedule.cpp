@@ -13,6 +13,7 @@
 
 #include <ballast/error.hpp>
 
+#include "fft/cuda/plan/dimensions.hpp"
 #include "fft/cuda/plan/fallback.hpp"
 #include "fft/cuda/plan/fused_passes.hpp"
 #include "fft/cuda/plan/real_lines.hpp"
@@ -91,15 +92,6 @@ int step_of(const line_policy& p, std::int64_t stride) {
   return within ? static_cast<int>(stride) : 0;
 }
 
-// A dimension that a pass loops over but does not transform.
-struct dimension {
-  std::int64_t count;
-  std::int64_t source, target;  // strides
-  signal_of_index signals{};
-  std::int64_t position_source = 0, position_target = 0;  // strides in positions of the whole line
-  bool positioned() const { return position_source != 0 || position_target != 0; }
-};
-
 // One whole axis: the location of its lines and the special properties of their elements.
 struct axis_request {
   std::int64_t length;
@@ -121,26 +113,6 @@ struct axis_request {
 constexpr std::int64_t k_most_in_columns = 4096;
 constexpr std::int64_t k_most_checked_in_columns = 2047;
 constexpr std::int64_t k_least_beside = 8;  // lines side by side for which two passes in columns pay
-
-// Merges dimensions that one stride can step through. The dimension with the closest lines comes first.
-std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
-  std::erase_if(all, [](const dimension& d) { return d.count == 1; });
-  std::ranges::sort(all, {}, [&](const dimension& d) { return std::abs(by_target ? d.target : d.source); });
-  std::vector<dimension> made;
-  for (const dimension& d : all) {
-    if (!made.empty()) {
-      dimension& last = made.back();
-      if (!last.positioned() && !d.positioned() && d.source == last.source * last.count && d.target == last.target * last.count) {
-        // At most one of the two contains the batch.
-        if (d.signals.modulus > 1) last.signals = {last.count * d.signals.divisor, d.signals.modulus};
-        last.count *= d.count;
-        continue;
-      }
-    }
-    made.push_back(d);
-  }
-  return made;
-}
 
 class builder {
  public:
