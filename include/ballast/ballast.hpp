@@ -9,6 +9,7 @@
 #include <ballast/group.hpp>
 #include <ballast/info.hpp>
 #include <ballast/kmeans.hpp>
+#include <ballast/mini_batch.hpp>
 #include <ballast/pending_report.hpp>
 #include <ballast/qr.hpp>
 #include <ballast/qr_columns.hpp>

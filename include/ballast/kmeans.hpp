@@ -29,11 +29,11 @@ enum class init : std::uint8_t { kmeans_plus_plus, random, given, kmeans_paralle
 
 BALLAST_API std::string_view to_string(init value) noexcept;  // "k-means++", "random", "given", "k-means||"
 
-// The reason why a run stopped: no label changed in its last iteration; the centroids' shift came within the tolerance; or the run reached
-// max_iter.
-enum class stop_reason : std::uint8_t { labels_unchanged, tolerance, max_iter };
+// The reason why a run stopped: no label changed in its last iteration; the centroids' shift came within the tolerance; the run reached
+// max_iter; or, only of mini-batches, the smoothed inertia no longer fell.
+enum class stop_reason : std::uint8_t { labels_unchanged, tolerance, max_iter, no_improvement };
 
-BALLAST_API std::string_view to_string(stop_reason value) noexcept;  // "labels unchanged", "tolerance", "max_iter"
+BALLAST_API std::string_view to_string(stop_reason value) noexcept;  // "labels unchanged", "tolerance", "max_iter", "no improvement"
 
 // How the points of a problem are stored. dense: a matrix. csr: compressed rows (data::sparse), of which neither a copy with the zeros is
 // made nor any work is done for zeros. f16, bf16: a matrix of float16 or bfloat16 (data::half), computed as the same numbers in float.
@@ -47,12 +47,13 @@ struct problem {
   std::int64_t clusters = 8;  // k ≥ 1; for fits k ≤ m
   std::int64_t batch = 1;     // data sets, fitted independently
   kmeans::storage storage = kmeans::storage::dense;
-  bool spherical = false;  // points and centroids are taken as directions
+  bool spherical = false;       // points and centroids are taken as directions
+  std::int64_t mini_batch = 0;  // points of a step of mini-batch K-Means (mini_batch.hpp); 0: each iteration takes all points
 };
 
 // The one-line name of a problem: kmeans_f32_m131072_n128_k128, kmeans_f32_m1000_n16_k8_b500 for a batch of 500, or
 // kmeans_f32_m100000_n10000_k20_csr for points in compressed rows; kmeans_f16_m131072_n128_k128 and kmeans_bf16_… for half precision;
-// at last _spherical.
+// then _spherical; or kmeans_f32_m20000_n16_k10_mini1000 for steps of 1000 points.
 BALLAST_API std::string to_token(const problem& value);
 BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
 

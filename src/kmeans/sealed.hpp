@@ -45,6 +45,7 @@ class sealed {
     if (second != seal_ && seal_of(values_) == second) seal_ = second;
   }
   const Value& values() const { return values_; }
+  const Value& twin() const { return twin_; }
   Value& exposed() { return values_; }  // for the injector, as the next one
   std::uint64_t& exposed_seal() { return seal_; }
 

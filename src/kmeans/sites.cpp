@@ -36,8 +36,20 @@ constexpr inject::site_table k_table = {"kmeans", product, k_rows};
 
 const inject::registration k_registered(k_table);
 
+constexpr inject::site_row k_mini_batch_rows[] = {
+    {mini_batch::points, site_role::data, "mini_batch.points", "the copy of the points that were drawn for a step, or for a start"},
+    {mini_batch::reassignment, site_role::data, "mini_batch.reassignment",
+     "the centroids, and then their weights, after some went to points of the batch"},
+    {mini_batch::progress, site_role::data, "mini_batch.progress", "the smoothed inertia, and what else decides whether a fit ends"},
+};
+
+constexpr inject::site_table k_mini_batch_table = {"mini_batch", mini_batch::points, k_mini_batch_rows};
+
+const inject::registration k_mini_batch_registered(k_mini_batch_table);
+
 }  // namespace
 
 const inject::site_table& table() noexcept { return k_table; }
+const inject::site_table& mini_batch::table() noexcept { return k_mini_batch_table; }
 
 }  // namespace ballast::kmeans::site

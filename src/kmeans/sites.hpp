@@ -28,4 +28,13 @@ inline constexpr inject::site comparison = inject::site_of("kmeans.comparison");
 // The table of these sites, for inject::active_injector; it is in the register (inject/sites.hpp).
 const inject::site_table& table() noexcept;
 
+// The sites of mini-batches beside those of K-Means.
+namespace mini_batch {
+inline constexpr inject::site points = inject::site_of("mini_batch.points");
+inline constexpr inject::site reassignment = inject::site_of("mini_batch.reassignment");
+inline constexpr inject::site progress = inject::site_of("mini_batch.progress");
+
+const inject::site_table& table() noexcept;
+}  // namespace mini_batch
+
 }  // namespace ballast::kmeans::site

@@ -9,7 +9,7 @@
 
 namespace ballast::kmeans {
 
-// The rule that stops the iterations. The first values are those of kmeans::stop_reason; none: they go on.
+// The rule that stops the iterations. The first three are those of kmeans::stop_reason; none: they go on.
 enum class stop_rule : int { labels_unchanged, tolerance, max_iter, none };
 
 // Returns the rule that stops the iterations after one of them, apart from max_iter, which the loops count themselves. `unchanged`: no

@@ -342,6 +342,8 @@ plan<T>::plan(const kmeans::problem& size, const options& wanted, const executio
     if (own.precision == precision::f64 && (own.storage == storage::f16 || own.storage == storage::bf16))
       throw invalid_argument_error(fmt::format("{}: points in half precision: expected plan<float>, got plan<double>", token));
     check_options(token, wanted);
+    if (own.mini_batch != 0)
+      throw unsupported_error(fmt::format("{}: plan: expected iterations over all points; mini_batch takes steps", token));
     auto made = std::make_shared<implementation>(own, wanted, where);
     if (made->on_devices()) {
       made->choose_schemes(false);

@@ -26,6 +26,7 @@ std::string_view to_string(stop_reason value) noexcept {
     case stop_reason::labels_unchanged: return "labels unchanged";
     case stop_reason::tolerance: return "tolerance";
     case stop_reason::max_iter: return "max_iter";
+    case stop_reason::no_improvement: return "no improvement";
   }
   return "?";
 }
@@ -36,7 +37,7 @@ std::string to_token(const problem& value) {
                                                                     : to_string(value.precision);
   const std::string one = fmt::format("kmeans_{}_m{}_n{}_k{}", numbers, value.points, value.features, value.clusters);
   return fmt::format("{}{}{}", one, value.batch == 1 ? "" : fmt::format("_b{}", value.batch), value.storage == storage::csr ? "_csr" : "") +
-         (value.spherical ? "_spherical" : "");
+         (value.spherical ? "_spherical" : "") + (value.mini_batch == 0 ? "" : fmt::format("_mini{}", value.mini_batch));
 }
 
 problem parse_token(std::string_view text) {
@@ -64,6 +65,7 @@ problem parse_token(std::string_view text) {
     reader.skip("_spherical");
     made.spherical = true;
   }
+  if (made.batch == 1 && made.storage == storage::dense && !made.spherical && reader.at("_mini")) made.mini_batch = reader.number("_mini");
   reader.end();
   if (made.clusters > made.points) throw reader.refusal("k ≤ m");
   return made;

@@ -48,9 +48,17 @@ struct driver_args {
   std::optional<core::function_ref<void(run::recorder&, inject::active_injector&)>> prepare = {};
 };
 
-// One call of fit, predict or transform. The shapes have been validated; the column statistics check the values. Centroids of the caller
-// are in host memory, results in host or device memory. If the call throws uncorrectable_error, nothing is stored, except rows of distances
-// that passed their checks. It has that many members because it keeps the arguments of its call.
+// The centroids of mini-batches, in the user's coordinates, and k + 1 numbers: the weight that each has had, and the points since the last
+// reassignment.
+template <class T>
+struct mini_batch_state {
+  sealed_centroids<T> centroids;  // k × n
+  sealed<core::vector<double>> weights;
+};
+
+// One call of fit, predict or transform, or one step of mini-batches. The shapes have been validated; the column statistics check the
+// values. Centroids of the caller are in host memory, results in host or device memory. If the call throws uncorrectable_error, nothing is
+// stored, except rows of distances that passed their checks. It has that many members because it keeps the arguments of its call.
 template <class T>
 class driver {
  public:
@@ -60,6 +68,14 @@ class driver {
   report fit(const options& wanted, matrix_view<const T> given, const fit_results<T>& to);
   report predict(matrix_view<const T> centroids, const prediction_results& to);
   report transform(matrix_view<const T> centroids, const matrix_view<T>& values);
+
+  // Mini-batches: first centroids, in the user's coordinates. `run`: of n_init.
+  report choose(const options& wanted, matrix_view<const T> given, std::uint64_t run, sealed_centroids<T>& made);
+  // tol · the mean variance of the features, in the units of the points.
+  report measure_tolerance(double tol, abft::guarded_threshold& made);
+  // One step with the points as the batch. `inertia`: of the centroids before, computed twice. `count` is added to the points since the
+  // last reassignment. The state stays where a fault is uncorrectable.
+  report step(mini_batch_state<T>& state, double count, abft::guarded_threshold& inertia);
 
   run::recorder& recorder() { return recorder_; }
 
@@ -136,6 +152,15 @@ class driver {
   std::int64_t heaviest_cluster() const;
   double shift_between(const core::vector<T>& a, const core::vector<T>& b);
   double inertia_of_pass(const core::vector<T>& centroids) const;
+
+  // mini_batch.cpp
+  struct moved {
+    core::vector<T> centroids;
+    core::vector<double> weights;
+    double inertia = 0;
+  };
+  moved move(const core::vector<T>& centroids, const core::vector<double>& weights, const core::vector<T>& inner,
+             const normalization<T>& chosen, double square, double count, bool backwards) const;
 
   wire::exchange* over_;  // null: the call has no group
   fit_state<T>* state_;

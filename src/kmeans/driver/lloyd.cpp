@@ -411,6 +411,8 @@ auto driver<T>::one_run(const options& wanted, matrix_view<const T> given, int n
   return made;
 }
 
+template double driver<float>::weight_of(std::int64_t) const;
+template double driver<double>::weight_of(std::int64_t) const;
 template driver<float>::run_result driver<float>::one_run(const options&, matrix_view<const float>, int);
 template driver<double>::run_result driver<double>::one_run(const options&, matrix_view<const double>, int);
 
