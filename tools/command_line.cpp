@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <sstream>
@@ -120,7 +121,8 @@ void command_line::choice(const std::string& names, std::string& value, const st
 }
 
 void command_line::number(const std::string& names, double& value, const std::string& description) {
-  parser_->app->add_option(names, value, description)->check(any_number())->capture_default_str();
+  CLI::Option* const option = parser_->app->add_option(names, value, description)->check(any_number());
+  if (std::isfinite(value)) option->capture_default_str();
 }
 
 template <class T>

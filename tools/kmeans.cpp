@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,21 @@
 namespace ballast::tools {
 namespace {
 
+constexpr double k_not_given = -std::numeric_limits<double>::infinity();
+
+// Mini-batches, if batch_size is not 0.
+struct step_options {
+  std::int64_t batch_size = 0, init_size = 0;
+  int max_no_improvement = 10;
+  double reassignment_ratio = 0.01;
+};
+
 struct kmeans_options : common_options {
   std::string input, init = "k-means++", weights, labels, centroids, row_offsets, row_columns, devices;
   std::int64_t clusters = 0, features = 0;
-  int max_iter = 300, n_init = 1, rounds = 5;
-  double tol = 1e-4, oversampling = 2;
+  int max_iter = 0, n_init = 1, rounds = 5;  // max_iter 0: not given
+  double tol = k_not_given, oversampling = 2;
+  step_options steps;
   std::uint64_t seed = 0;
   bool verbose = false, spherical = false;
 };
@@ -46,6 +57,7 @@ std::string_view text_of(kmeans::stop_reason value) {
     case kmeans::stop_reason::labels_unchanged: return "converged: no label changed";
     case kmeans::stop_reason::tolerance: return "converged: shift within --tol";
     case kmeans::stop_reason::max_iter: return "stopped by --max-iter";
+    case kmeans::stop_reason::no_improvement: return "converged: the smoothed inertia no longer fell";
   }
   return "?";
 }
@@ -64,8 +76,8 @@ fit_options<T> options_of(const kmeans_options& wanted, array& points) {
   fit_options<T> made;
   auto& [options, centroids, given, weights] = made;
   options.n_init = wanted.n_init;
-  options.max_iter = wanted.max_iter;
-  options.tol = wanted.tol;
+  if (wanted.max_iter != 0) options.max_iter = wanted.max_iter;
+  if (wanted.tol != k_not_given) options.tol = wanted.tol;
   options.seed = wanted.seed;
   if (wanted.init == "k-means++") {
     options.init = kmeans::init::kmeans_plus_plus;
@@ -149,6 +161,28 @@ kmeans::model<T> fit_directions(const kmeans::data<T>& from, const kmeans::probl
   return made;
 }
 
+// A fit by mini-batches.
+template <class T>
+kmeans::model<T> fit_batches(const kmeans::data<T>& from, const kmeans_options& wanted, const kmeans::options& options,
+                             const execution& where, const call& now) {
+  const kmeans::mini_batch_options defaults;
+  const kmeans::mini_batch_options how{.init = options.init,
+                                       .batch_size = wanted.steps.batch_size,
+                                       .max_iter = wanted.max_iter != 0 ? wanted.max_iter : defaults.max_iter,
+                                       .tol = wanted.tol != k_not_given ? wanted.tol : defaults.tol,
+                                       .max_no_improvement = wanted.steps.max_no_improvement,
+                                       .init_size = wanted.steps.init_size,
+                                       .n_init = options.n_init,
+                                       .reassignment_ratio = wanted.steps.reassignment_ratio,
+                                       .seed = options.seed};
+  kmeans::model<T> made;
+  made.centroids = matrix<T>(wanted.clusters, from.points.columns);
+  made.labels.resize(static_cast<std::size_t>(from.points.rows));
+  made.report = kmeans::mini_batch<T>(wanted.clusters, from.points.columns, how, where)
+                    .fit(from, {made.centroids, made.labels, &made.inertia, &made.iterations, &made.stopped}, now);
+  return made;
+}
+
 template <class T>
 int run(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");
@@ -177,7 +211,7 @@ int run(const kmeans_options& wanted, array read) {
   call now = work.now();
   if (wanted.verbose) {
     now.on_progress = [](const progress& so_far) {
-      write_text(stderr, "run {}, iteration {}: inertia {:.10g}\n", so_far.run + 1, so_far.done, so_far.value);
+      write_text(stderr, "run {}, {} {}: inertia {:.10g}\n", so_far.run + 1, so_far.unit, so_far.done, so_far.value);
     };
   }
   const kmeans::problem size{.points = points,
@@ -185,8 +219,9 @@ int run(const kmeans_options& wanted, array read) {
                              .clusters = wanted.clusters,
                              .storage = compressed ? kmeans::storage::csr : kmeans::storage::dense,
                              .spherical = true};
-  auto model = wanted.spherical ? fit_directions(from, size, given.options, where, now)
-                                : kmeans::fit(from, wanted.clusters, given.options, where, now);
+  auto model = wanted.steps.batch_size != 0 ? fit_batches(from, wanted, given.options, where, now)
+               : wanted.spherical           ? fit_directions(from, size, given.options, where, now)
+                                            : kmeans::fit(from, wanted.clusters, given.options, where, now);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
@@ -205,8 +240,8 @@ int run(const kmeans_options& wanted, array read) {
                {"sizes", sizes}};
     if (!wanted.devices.empty()) results["devices"] = devices_of(wanted.devices);
     if (wanted.together.several()) results["ranks"] = wanted.together.group.size();
-    lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
-                                text_of(model.stopped), fmt::join(sizes, " ")));
+    lines.push_back(fmt::format("inertia {:.10g} after {} {} ({}); points in each cluster: {}", model.inertia, model.iterations,
+                                wanted.steps.batch_size != 0 ? "steps" : "iterations", text_of(model.stopped), fmt::join(sizes, " ")));
     if (!wanted.labels.empty()) work.write(wanted.labels, {{points}, false, std::move(model.labels)});
     if (!wanted.centroids.empty()) {
       const std::vector<T> flat(model.centroids.data(), model.centroids.data() + model.centroids.size());
@@ -260,9 +295,19 @@ void add_kmeans(command_line& program, const ranks& together) {
   command.text("--init", wanted->init, "k-means++, k-means||, random, or a file with K first centroids (of a batch K for each)");
   command.number("--oversampling", wanted->oversampling, "k-means||: candidates of a round, in multiples of K");
   command.integer("--rounds", wanted->rounds, "k-means||: rounds of candidates", 1);
-  command.integer("--max-iter", wanted->max_iter, "Lloyd iterations of one run", 1);
+  command.integer("--max-iter", wanted->max_iter,
+                  "Lloyd iterations of one run, by default 300; of mini-batches passes over the points, 100", 1);
   command.number("--tol", wanted->tol,
-                 "stop when the centroids' summed squared shift is below this times the mean variance of the features");
+                 "stop when the centroids' summed squared shift is below this times the mean variance of the features; by default 1e-4, of "
+                 "mini-batches 0, not at all");
+  command.integer("--batch-size", wanted->steps.batch_size, "mini-batches: each step takes so many points, drawn at random",
+                  std::int64_t{1});
+  command.integer("--max-no-improvement", wanted->steps.max_no_improvement,
+                  "mini-batches: stop after so many steps without a smaller smoothed inertia", 1);
+  command.integer("--init-size", wanted->steps.init_size, "mini-batches: points that first centroids are drawn from; default: 3 batches",
+                  std::int64_t{1});
+  command.number("--reassignment-ratio", wanted->steps.reassignment_ratio,
+                 "mini-batches: a centroid with less than this part of the largest weight may go to a random point");
   command.integer("--n-init", wanted->n_init, "runs; the best one is kept", 1);
   command.integer("--seed", wanted->seed, "the same seed gives the same result", std::uint64_t{0});
   command.text("--weights", wanted->weights, "a file with a weight for each point; for a batch, those of all data sets in order");
@@ -299,7 +344,13 @@ void add_kmeans(command_line& program, const ranks& together) {
       throw invalid_argument_error("--spherical: expected a call without ranks, got one on ranks");
     if (!wanted->row_offsets.empty() && together.several())
       throw invalid_argument_error("--row-offsets: expected a call without ranks, got one on ranks");
+    if (wanted->steps.batch_size != 0 &&
+        (together.several() || wanted->spherical || !wanted->row_offsets.empty() || !wanted->devices.empty()))
+      throw invalid_argument_error(
+          "--batch-size: expected no ranks, and none of --spherical, --row-offsets and --devices beside it, got one of them");
     array read = wanted->files->operand(wanted->input);
+    if (wanted->steps.batch_size != 0 && read.shape.size() == 3)
+      throw invalid_argument_error("--batch-size: expected points × features, a single fit, got a batch of fits");
     if (read.shape.size() == 3) {
       if (wanted->spherical) throw invalid_argument_error("--spherical: expected points × features, a single fit, got a batch");
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_batch<float>(*wanted, std::move(read))

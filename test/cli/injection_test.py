@@ -16,11 +16,13 @@ class Injection(WithFolder):
         "fft": ("fft", DATA / "sunspots.csv", "--real", "-o"),
         # Two iterations: later ones would heal what a fault did.
         "kmeans": ("kmeans", DATA / "iris.csv", "-k", 3, "--max-iter", 2, "--centroids"),
+        "mini_batch": ("kmeans", DATA / "iris.csv", "-k", 3, "--batch-size", 30, "--max-iter", 2, "--max-no-improvement", 3, "--reassignment-ratio", 0.9,
+                       "--centroids"),
         "qr": ("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv", "-o"),
     }
     # Sites that another command of the operation reaches.
     PIVOTED = {"qr.column_norm", "qr.pivot", "qr.permutation"}
-    TOLERANCE = {"fft": 1e-12, "kmeans": 1e-12, "qr": 1e-9}
+    TOLERANCE = {"fft": 1e-12, "kmeans": 1e-12, "mini_batch": 1e-12, "qr": 1e-9}
     # Copies between processor and GPU: no backend of the host has such a place. backend_qr_cuda strikes it.
     ON_A_GPU = {"qr.transfer"}
 

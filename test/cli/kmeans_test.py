@@ -130,6 +130,29 @@ class Kmeans(WithFolder):
         points[7] = 0
         self.assertIn("row 7", run("kmeans", self.save("p.npy", points), "-k", 3, "--spherical", status=2).stderr)
 
+    def test_mini_batches(self):
+        random = np.random.default_rng(4)
+        points = np.repeat(10 * np.eye(4), 250, axis=0) + random.normal(size=(1000, 4))
+        source = self.save("p.npy", points)
+        parts = [source, "-k", 4, "--batch-size", 100, "--labels", self.dir / "l.npy", "--centroids", self.dir / "c.npy"]
+        seen = run_json("kmeans", *parts)
+        self.assertEqual(seen["problem"], "kmeans_f64_m1000_n4_k4_mini100")
+        self.assertEqual(seen["verdict"], "clean")
+        self.assertEqual((seen["stopped"], seen["converged"], sum(seen["sizes"])), ("no improvement", True, 1000))
+        labels, centroids = np.load(self.dir / "l.npy"), np.load(self.dir / "c.npy")
+        distances = ((points[:, None] - centroids) ** 2).sum(axis=2)
+        np.testing.assert_array_equal(labels, distances.argmin(axis=1))
+        self.assertAlmostEqual(seen["inertia"], distances.min(axis=1).sum(), delta=1e-9 * seen["inertia"])
+        self.assertEqual(sorted(seen["sizes"]), [250] * 4)
+        limited = run_json("kmeans", *parts, "--max-iter", 1, "--max-no-improvement", 50, "--reassignment-ratio", 0, "--init-size", 40,
+                           "--weights", self.save("w.npy", random.random(1000)))
+        self.assertEqual((limited["stopped"], limited["iterations"]), ("max_iter", 10))
+        self.assertIn("step 1: inertia", run("kmeans", *parts, "--verbose").stderr)
+        self.assertIn("steps (converged", run("kmeans", *parts).stdout)
+        for wrong in (("--spherical",), ("--devices", "0"), ("--batch-size", 0), ("--reassignment-ratio", -1), ("--tol", -1), ("--tol", -2)):
+            run("kmeans", *parts, *wrong, status=2)
+        run("kmeans", self.save("b.npy", points.reshape(2, 500, 4)), *parts[1:], status=2)
+
     def test_what_has_no_meaning_is_refused(self):
         points = self.save("p.npy", self.random.normal(size=(5, 2)))
         bad = self.random.normal(size=(5, 2))
