@@ -1,5 +1,6 @@
-// Compares K-Means, per Lloyd iteration, with scikit-learn. A Python process calls scikit-learn's own Lloyd step, without the set-up of a
-// fit, and returns the times over a pipe. Ballast's time is a whole fit (with set-up and final labels) divided by its iterations.
+// Compares K-Means, per Lloyd iteration or step of a mini-batch, with scikit-learn. A Python process calls scikit-learn's own Lloyd step,
+// without the set-up of a fit, and returns the times over a pipe. Ballast's time is a whole fit (with set-up and final labels) divided by
+// its iterations.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -147,21 +148,64 @@ std::shared_ptr<std::vector<Half>> halves_of(const matrix<float>& points, kmeans
   return made;
 }
 
+// k overlapping normal clusters, so that Lloyd does not converge within the measured iterations.
+template <class T>
+matrix<T> overlapping_clusters(std::int64_t m, std::int64_t n, std::int64_t k) {
+  matrix<T> points(m, n), centres(k, n);
+  std::mt19937 random(1);
+  std::normal_distribution<T> normal;
+  for (std::int64_t c = 0; c < k; ++c)
+    for (std::int64_t f = 0; f < n; ++f) centres(c, f) = normal(random);
+  for (std::int64_t i = 0; i < m; ++i) {
+    const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(k));
+    for (std::int64_t f = 0; f < n; ++f) points(i, f) = centres(c, f) + normal(random);
+  }
+  return points;
+}
+
+// Mini-batches: whole fits from given centroids, without labels, divided by their steps, as scikit-learn's.
+template <class T>
+subject make_steps(const kmeans::problem& wanted, const settings& how) {
+  constexpr std::int64_t steps = 40;
+  const std::int64_t m = wanted.points, n = wanted.features, k = wanted.clusters;
+  auto points = std::make_shared<matrix<T>>(overlapping_clusters<T>(m, n, k));
+  auto centroids = std::make_shared<matrix<T>>(k, n);
+  std::copy_n(points->data(), k * n, centroids->data());
+  const int passes = static_cast<int>(std::max<std::int64_t>(1, steps * wanted.mini_batch / m));
+  subject made;
+  made.token = kmeans::to_token(wanted);
+  made.unit = "step";
+  made.flops = 2.0 * static_cast<double>(wanted.mini_batch) * static_cast<double>(n) * static_cast<double>(k);
+  for (const auto level : {protection::off, protection::correct}) {
+    made.variants.push_back(
+        {std::string(to_string(level)), [=] {
+           const kmeans::mini_batch_options options{
+               .init = kmeans::init::given, .batch_size = wanted.mini_batch, .max_iter = passes, .max_no_improvement = {}};
+           kmeans::mini_batch<T> by(k, n, options, {.backend = how.backend, .threads = how.threads, .protection = level});
+           const double seconds =
+               seconds_of([&] { (void)by.fit({.points = std::as_const(*points).view(), .centroids = std::as_const(*centroids).view()}); });
+           return seconds / static_cast<double>(by.steps());
+         }});
+  }
+  if (!how.peers) return made;
+  auto folder = std::make_shared<scratch_folder>();
+  write_raw(folder->path / "points", *points);
+  write_raw(folder->path / "centroids", *centroids);
+  auto rival = std::make_shared<child>(
+      std::vector<std::string>{how.python, how.scripts + "/scikit_learn_mini_batch.py", folder->path.string(),
+                               sizeof(T) == 4 ? "float32" : "float64", std::to_string(m), std::to_string(n), std::to_string(k),
+                               std::to_string(how.threads), std::to_string(wanted.mini_batch), std::to_string(passes)},
+      "scikit-learn (is python3-sklearn installed?)");
+  rival->ask();  // makes the child read the files and warm up
+  made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
+  return made;
+}
+
 template <class T>
 subject make(const kmeans::problem& wanted, const settings& how) {
   const std::int64_t fits = wanted.batch, m = wanted.points, n = wanted.features, k = wanted.clusters;
-  auto points = std::make_shared<matrix<T>>(fits * m, n);
+  auto points = std::make_shared<matrix<T>>(overlapping_clusters<T>(fits * m, n, k));
   auto centroids = std::make_shared<matrix<T>>(fits * k, n);
-  // k overlapping normal clusters, so that Lloyd does not converge within the measured iterations.
-  std::mt19937 random(1);
-  std::normal_distribution<T> normal;
-  matrix<T> centres(k, n);
-  for (std::int64_t c = 0; c < k; ++c)
-    for (std::int64_t f = 0; f < n; ++f) centres(c, f) = normal(random);
-  for (std::int64_t i = 0; i < points->rows(); ++i) {
-    const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(k));
-    for (std::int64_t f = 0; f < n; ++f) (*points)(i, f) = centres(c, f) + normal(random);
-  }
   for (std::int64_t c = 0; c < centroids->rows(); ++c)
     for (std::int64_t f = 0; f < n; ++f) (*centroids)(c, f) = (*points)(c / k * m + c % k, f);
 
@@ -206,6 +250,7 @@ subject make(const kmeans::problem& wanted, const settings& how) {
 
 subject make_kmeans(const std::string& token, const settings& how) {
   const kmeans::problem wanted = kmeans::parse_token(token);
+  if (wanted.mini_batch != 0) return wanted.precision == precision::f32 ? make_steps<float>(wanted, how) : make_steps<double>(wanted, how);
   if (wanted.storage == kmeans::storage::csr)
     return wanted.precision == precision::f32 ? make_sparse<float>(wanted, how) : make_sparse<double>(wanted, how);
   return wanted.precision == precision::f32 ? make<float>(wanted, how) : make<double>(wanted, how);

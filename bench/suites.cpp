@@ -18,6 +18,8 @@ const std::vector<std::string> k_clusters_and_matrices = {"kmeans_f32_m131072_n1
                                                           "kmeans_f32_m100000_n10000_k100_csr",
                                                           "kmeans_bf16_m131072_n128_k128",
                                                           "kmeans_f32_m131072_n128_k128_spherical",
+                                                          "kmeans_f32_m20000_n16_k10_mini1000",
+                                                          "kmeans_f32_m100000_n64_k256_mini1024",
                                                           "qr_f64_m1024_n1024",
                                                           "qr_f64_m2048_n2048",
                                                           "qr_f64_m4096_n4096",

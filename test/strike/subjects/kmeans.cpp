@@ -1,6 +1,6 @@
 // K-Means as a subject of strikes: three iterations of Lloyd's algorithm from given centroids, labels for given centroids (predict), and
-// distances (transform), on random data without clusters, with points near every boundary; spherical k-means of their directions. Labels
-// are judged by themselves (is there a nearer centroid?), everything else against the clean call.
+// distances (transform), on random data without clusters, with points near every boundary; spherical k-means of their directions; a pass of
+// mini-batches. Labels are judged by themselves (is there a nearer centroid?), everything else against the clean call.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,6 +10,7 @@
 
 #include <ballast/error.hpp>
 #include <ballast/kmeans.hpp>
+#include <ballast/mini_batch.hpp>
 
 #include "subject.hpp"
 #include "support/half_precision.hpp"
@@ -45,6 +46,8 @@ class kmeans_subject final : public subject {
         fits_(wanted.batch),
         points_(normal<T>(m_ * n_ * fits_, 2)) {
     if (fits_ > 1 && operation_ != "kmeans") throw invalid_argument_error("expected a fit: predict and transform have no batches");
+    if (size_.mini_batch != 0 && operation_ != "kmeans")
+      throw invalid_argument_error("expected a fit: predict and transform have no mini-batches");
     if (sparse()) compress();
     if (half()) halve();
     // The first points of each data set.
@@ -60,7 +63,12 @@ class kmeans_subject final : public subject {
   }
 
   void prepare(const execution& where) override {
-    plan_.emplace(size_, kmeans::options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0}, where);
+    if (size_.mini_batch != 0) {
+      batches_.emplace(k_, n_, kmeans::mini_batch_options{.init = kmeans::init::given, .batch_size = size_.mini_batch, .max_iter = 1},
+                       where);
+    } else {
+      plan_.emplace(size_, kmeans::options{.init = kmeans::init::given, .max_iter = k_iterations, .tol = 0}, where);
+    }
     from_.set(sparse() ? stored_ : unscaled_);
     first_.set(first_centroids_);
   }
@@ -91,13 +99,15 @@ class kmeans_subject final : public subject {
                                                  .iterations = got_.iterations,
                                                  .stopped = got_.stopped},
                         now);
-    return plan_->fit(given,
-                      {.centroids = centroids,
-                       .labels = labels_.all(),
-                       .inertia = got_.inertia.data(),
-                       .iterations = got_.iterations.data(),
-                       .stopped = got_.stopped.data()},
-                      now);
+    const kmeans::fit_results<T> to{.centroids = centroids,
+                                    .labels = labels_.all(),
+                                    .inertia = got_.inertia.data(),
+                                    .iterations = got_.iterations.data(),
+                                    .stopped = got_.stopped.data()};
+    if (!batches_) return plan_->fit(given, to, now);
+    report made = batches_->fit(given, to, now);
+    got_.weights = batches_->weights();
+    return made;
   }
   void keep() override {
     read();
@@ -115,15 +125,17 @@ class kmeans_subject final : public subject {
   effect judge() override {
     read();
     effect seen;
-    seen.same = same_bits(got_.centroids, kept_.centroids) && same_bits(got_.values, kept_.values) && got_.labels == kept_.labels &&
-                same_bits(got_.inertia, kept_.inertia) && got_.iterations == kept_.iterations && got_.stopped == kept_.stopped;
+    seen.same = same_bits(got_.centroids, kept_.centroids) && same_bits(got_.weights, kept_.weights) &&
+                same_bits(got_.values, kept_.values) && got_.labels == kept_.labels && same_bits(got_.inertia, kept_.inertia) &&
+                got_.iterations == kept_.iterations && got_.stopped == kept_.stopped;
     if (seen.same) return seen;
     if (operation_ == "transform") {
       judge_distances(seen, false);
       seen.roundings /= rounding_;
       return seen;
     }
-    if (got_.iterations != kept_.iterations || got_.stopped != kept_.stopped) seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
+    if (got_.iterations != kept_.iterations || got_.stopped != kept_.stopped || got_.weights != kept_.weights)
+      seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
     effect labels;
     judge_labels(labels);
     labels.roundings /= rounding_;
@@ -152,7 +164,7 @@ class kmeans_subject final : public subject {
   struct results {
     std::vector<T> centroids, values;
     std::vector<std::int32_t> labels;
-    std::vector<double> inertia;
+    std::vector<double> inertia, weights;
     std::vector<int> iterations;
     std::vector<kmeans::stop_reason> stopped;
   };
@@ -277,6 +289,7 @@ class kmeans_subject final : public subject {
   operand<T> from_, first_, centroids_, values_;
   operand<std::int32_t> labels_;
   std::optional<kmeans::plan<T>> plan_;
+  std::optional<kmeans::mini_batch<T>> batches_;
   std::vector<double> norms_;
   results got_, kept_;
   double rounding_ = 1, error_ = 0;

@@ -87,7 +87,8 @@ class subject {
 //   split_fft_…                                 the same with real and imaginary parts in two arrays
 //   end_to_end_fft_…                            the same by the scheme end_to_end, on cuda
 //   convolve_…, correlate_…                     of any rank
-//   kmeans_…, predict_…, transform_…            of kmeans_…, spherical too; a fit has three iterations from given centroids
+//   kmeans_…, predict_…, transform_…            of kmeans_…, spherical too; a fit has three iterations from given centroids,
+//                                               of mini-batches one pass
 //   geqrf_…, geqp3_…, ormqr_…, orgqr_…, gels_…, gelsy_…  of qr_…; ormqr_ computes Qᵀ C, ormqr_right_… C Q; complex: geqrf_c64_…,
 //   geqrf_c128_…
 //   qr_update_geqrf_…, qr_update_geqp3_…, …     the same by the scheme qr_update
