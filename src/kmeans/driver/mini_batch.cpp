@@ -60,12 +60,12 @@ auto driver<T>::move(const core::vector<T>& centroids, const core::vector<double
     for (std::int64_t lane = 0; first + lane < n_; ++lane) part[lane] += term(first + lane);
     for (const double each : part) parts[at(j)] += each;
     if (!(scaled > 0)) continue;
-    const double before = weights[at(j)], weight = scaled * unweight, after = before + weight;
+    const double before = weights[at(j)], weight = scaled * unweight, after = before + weight, inverse = unscale / after;
     const T* const old = centroids.data() + j * n_;
     T* const to = made.centroids.data() + j * n_;
     for (std::int64_t f = 0; f < n_; ++f) {
       const double sum = sums[f] * unweight + weight * static_cast<double>(shift[f]);
-      to[f] = static_cast<T>((before * (static_cast<double>(old[f]) * scale) + sum) / after * unscale);
+      to[f] = static_cast<T>((before * (static_cast<double>(old[f]) * scale) + sum) * inverse);
     }
     made.weights[at(j)] = after;
   }
