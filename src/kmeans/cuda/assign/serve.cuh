@@ -553,9 +553,16 @@ struct serving {
   }
 };
 
+// Blocks of a multiprocessor. With two of 8 warps code for sm_80 spills 140 bytes and more, code for sm_90 two registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr int k_serve_blocks = 1;
+#else
+inline constexpr int k_serve_blocks = 2;
+#endif
+
 // One block labels k_serve_rows rows, 16 for each warp at a time.
 template <class T, bool Half, int Warps, int Tiles, class Injector>
-__global__ void __launch_bounds__(32 * Warps, 2)
+__global__ void __launch_bounds__(32 * Warps, k_serve_blocks)
     serve_kernel(const __grid_constant__ ballast::cuda::kernel_launch<serve_arguments<T>, Injector> given) {
   const serving<T, Half, Warps, Tiles, Injector> all(given);
   all.run();
