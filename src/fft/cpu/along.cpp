@@ -171,6 +171,11 @@ core::aligned_buffer<T> along_line<T>::make_twiddles() const {
 }
 
 template <class T>
+bool along_line<T>::loads_in_order() const {
+  return shape_.second <= shape_.columns || shape_.columns == kernels<T>().lanes;
+}
+
+template <class T>
 bool along_line<T>::keeps_to(int used) const {
   const int lanes = kernels<T>().lanes;
   if (by_groups_) return used % lanes == 0;

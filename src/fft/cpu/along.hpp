@@ -54,6 +54,8 @@ class along_line {
   std::int64_t stages() const { return stages_; }
   std::int64_t twiddle_steps() const { return twiddle_steps_; }
 
+  // Returns whether a short line is loaded in the order of memory, or one signal at a time.
+  bool loads_in_order() const;
   // Returns whether results go to no other rows of call.to than those of the signals.
   bool keeps_to(int used) const;
 
