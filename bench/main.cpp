@@ -119,10 +119,10 @@ int run(int argc, char** argv) {
   std::string suite, backend = "auto";
   how.python = "/usr/bin/python3";
   how.scripts = BALLAST_BENCH_SCRIPTS;
-  app.add_option(
-      "TOKEN", tokens,
-      "problems, for instance fft_c2c_f32_n1024_b16384_fwd, fft_dct2_f64_n1024_b64_fwd, convolve_real_f32_n65536_m129_same, "
-      "kmeans_f32_m131072_n128_k128 (also kmeans_bf16_…, …_csr, …_spherical, …_mini1000), qr_f64_m2048_n2048 (also qr_c128_…), geqp3_…, gelsy_…");
+  app.add_option("TOKEN", tokens,
+                 "problems, for instance fft_c2c_f32_n1024_b16384_fwd, fft_dct2_f64_n1024_b64_fwd, convolve_real_f32_n65536_m129_same, "
+                 "kmeans_f32_m131072_n128_k128 (also kmeans_bf16_…, …_csr, …_spherical, …_mini1000), qr_f64_m2048_n2048 (also qr_c128_…), "
+                 "geqp3_…, gelsy_…");
   app.add_option("--suite", suite, "take the problems of a published table")->check(CLI::IsMember({"cpu", "fft", "fft-short"}));
   app.add_option("--rivals", how.rivals, "an environment of Python that has MKL, DUCC and SciPy (scripts/rivals-environment)");
   app.add_flag("--peers", how.peers, "run the rivals, too");
