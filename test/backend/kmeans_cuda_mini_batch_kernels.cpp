@@ -19,14 +19,8 @@ void print_all() {
     for (const auto& [n, k] : {std::pair(6, 5), std::pair(10, 12)}) {
       for (int variant = 0; variant < 8; ++variant) {
         const bool check = variant % 2 == 0, weighted = variant / 2 % 2 != 0, two = variant / 4 != 0 || sizeof(T) == 8;
-        pass_problem problem{sizeof(T) == 8, n, k, two ? 2 : 1, weighted, check, true};
-        const pass_policy chosen = choose_pass(problem, simt::emulated_capabilities());
-        print(pass_request(problem, chosen, instrumented));
-        print(update_request(problem, instrumented));
-        problem.sums = false;
-        pass_policy labels = chosen;
-        labels.sums = sum_memory::none;
-        print(pass_request(problem, labels, instrumented));
+        const pass_problem problem{sizeof(T) == 8, n, k, two ? 2 : 1, weighted, check, true};
+        print_pass(problem, instrumented);
       }
     }
   }

@@ -144,6 +144,7 @@ class driver {
   sealed_centroids<T> next_centroids(const sealed_centroids<T>& old);
   void set_bare(bool bare);
   void leave_bare_passes(const sealed_centroids<T>& centroids);
+  void take_totals();  // the sums of a pass
   bool relocate(const sealed_centroids<T>& old);
   core::vector<T> divide(const core::vector<T>& old);
   abft::finding verify_quotients(const core::vector<T>& centroids) const;

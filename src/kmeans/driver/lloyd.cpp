@@ -167,6 +167,17 @@ double driver<T>::inertia_of_pass(const core::vector<T>& centroids) const {
   return denormalize(std::max(0.0, made), spherical_ ? -1 : 0);
 }
 
+template <class T>
+void driver<T>::take_totals() {
+  engine_->add_sums(total_);
+  injector_.strike(site::total, {0, 1, 0, 2}, total_.sums.data(), total_.sums.size());
+  if (weighted_) {
+    injector_.strike(site::total, {0, 1, 1, 2}, total_.weights.data(), k_);
+  } else {
+    injector_.strike(site::total, {0, 1, 1, 2}, total_.members.data(), k_);
+  }
+}
+
 // Computes the next centroids from the sums of a pass: totals, relocation, division. The totals are verified after their use, so that no
 // fault can strike them between check and use; the centroids are sealed before they are verified. If the totals fail, they were struck, or
 // a stored part of them was.
@@ -175,13 +186,7 @@ sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
   sealed_centroids<T> made;
   bool relocated = false;
   const auto compute = [&] {
-    engine_->add_sums(total_);
-    injector_.strike(site::total, {0, 1, 0, 2}, total_.sums.data(), total_.sums.size());
-    if (weighted_) {
-      injector_.strike(site::total, {0, 1, 1, 2}, total_.weights.data(), k_);
-    } else {
-      injector_.strike(site::total, {0, 1, 1, 2}, total_.members.data(), k_);
-    }
+    take_totals();
     if (how_.on_progress) pass_inertia_ = inertia_of_pass(old.values());
     relocated = relocate(old);
     made = sealed_centroids<T>(divide(old.values()));

@@ -89,13 +89,7 @@ report driver<T>::step(mini_batch_state<T>& state, double count, abft::guarded_t
     verify_waiting_centroids(inner);
     engine_->begin_run();
     engine_->pass(inner);
-    engine_->add_sums(total_);
-    injector_.strike(site::total, {0, 1, 0, 2}, total_.sums.data(), total_.sums.size());
-    if (weighted_) {
-      injector_.strike(site::total, {0, 1, 1, 2}, total_.weights.data(), k_);
-    } else {
-      injector_.strike(site::total, {0, 1, 1, 2}, total_.members.data(), k_);
-    }
+    take_totals();
     moved made =
         move(state.centroids.values(), state.weights.values(), inner.values(), normalization_.values(), square.value, count, false);
     injector_.strike(site::centroid, {0, 1, 0, k_centroid_steps}, made.centroids.data(), k_ * n_);

@@ -256,7 +256,7 @@ class builder {
     if (wanted_.fallback) return fallback_split(n);
     const bool fits_one = fits_one_pass(n, wide_, device_);
     const bool checked = wanted_.check != check_form::none;
-    if (fits_one && !(n > (checked ? k_most_checked_in_columns : k_most_in_columns) && lies_in_columns(one))) return {n};
+    if (fits_one && !(n > (checked ? k_most_checked_in_columns : k_most_in_columns) && !lines_beside(one).empty())) return {n};
     // Two-sided checksums and the plain variant do not support clusters. As clusters, few lines occupy few multiprocessors; as two passes
     // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
@@ -298,7 +298,6 @@ class builder {
       all.clear();
     return all;
   }
-  bool lies_in_columns(const axis_request& one) const { return !lines_beside(one).empty(); }
 
   // The two passes of an axis whose lines lie side by side: they stay so in the workspace, which holds […][n₁][n₂][line]. So both passes
   // read and write neighbouring lines together.
