@@ -40,13 +40,6 @@ inline constexpr std::uint64_t k_stream_start = std::uint64_t{1} << 41;
 inline constexpr std::uint64_t k_stream_batch = std::uint64_t{1} << 42;
 inline constexpr std::uint64_t k_stream_reassign = std::uint64_t{1} << 43;
 
-template <class V>
-bool differ(const V& one, const V& other) {
-  for (std::size_t e = one.size(); e-- > 0;)
-    if (abft::word_of(one[e]) != abft::word_of(other[e])) return true;
-  return false;
-}
-
 inline abft::finding finding_of(bool good) {
   abft::finding found;
   if (good) return found;

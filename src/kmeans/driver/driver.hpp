@@ -14,6 +14,7 @@
 
 #include <ballast/kmeans.hpp>
 
+#include "abft/seal.hpp"
 #include "core/function_ref.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
@@ -55,6 +56,14 @@ struct mini_batch_state {
   sealed_centroids<T> centroids;  // k × n
   sealed<core::vector<double>> weights;
 };
+
+// Returns whether two ranges of as many numbers differ in a bit. It begins with the last number.
+template <class V>
+bool differ(const V& one, const V& other) {
+  for (std::size_t e = one.size(); e-- > 0;)
+    if (abft::word_of(one[e]) != abft::word_of(other[e])) return true;
+  return false;
+}
 
 // One call of fit, predict or transform, or one step of mini-batches. The shapes have been validated; the column statistics check the
 // values. Centroids of the caller are in host memory, results in host or device memory. If the call throws uncorrectable_error, nothing is

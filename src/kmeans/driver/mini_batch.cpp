@@ -118,11 +118,6 @@ report driver<T>::step(mini_batch_state<T>& state, double count, abft::guarded_t
     recorder_.checked(static_cast<std::uint64_t>(n_ + 4 + k_ * n_ + k_ + 2));
     abft::finding found = verify_sums(total_, whole_, direction_);
     if (found.word != abft::k_pass) return found;
-    const auto differ = [&](const auto& one, const auto& other) {
-      for (std::size_t e = one.size(); e-- > 0;)
-        if (abft::word_of(one[e]) != abft::word_of(other[e])) return true;
-      return false;
-    };
     const bool same = !differ(next.centroids.values(), again.centroids) && !differ(next.weights.values(), again.weights) &&
                       abft::word_of(inertia.value) == abft::word_of(inertia.twin);
     if (same) return found;
