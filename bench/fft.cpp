@@ -86,7 +86,7 @@ subject make_on_gpu(const fft::token& wanted, const settings& how) {
   const fft::problem& problem = wanted.problem;
   auto [in_size, out_size, made] = make_frame(wanted);
   struct buffers {
-    gpu::buffer in, out;
+    gpu::buffer in, out, destroyed;  // the last one: cuFFT's input if it overwrites it, as it does for c2r
   };
   // Constructs the plans first: without a GPU, their error message gives the reason.
   std::vector<std::pair<protection, std::shared_ptr<fft::plan>>> plans;
@@ -98,8 +98,12 @@ subject make_on_gpu(const fft::token& wanted, const settings& how) {
   fill(host);
   const auto bytes = static_cast<std::int64_t>(host.size() * sizeof(In));
   auto held = std::make_shared<buffers>(
-      buffers{gpu::buffer(bytes), gpu::buffer(out_size * problem.batch * static_cast<std::int64_t>(sizeof(Out)))});
+      buffers{gpu::buffer(bytes), gpu::buffer(out_size * problem.batch * static_cast<std::int64_t>(sizeof(Out))), gpu::buffer()});
   gpu::copy(held->in.data(), host.data(), bytes);
+  if (problem.kind == fft::kind::c2r) {
+    held->destroyed = gpu::buffer(bytes);
+    gpu::copy(held->destroyed.data(), host.data(), bytes);
+  }
   gpu::synchronize();
   for (const auto& [level, plan] : plans) {
     const std::size_t ins = host.size(), outs = static_cast<std::size_t>(out_size * problem.batch);
@@ -112,9 +116,9 @@ subject make_on_gpu(const fft::token& wanted, const settings& how) {
   if (how.peers && problem.kind != fft::kind::r2r) {
     for (const bool patient : {false, true}) {
       auto plan = std::make_shared<cuda::cufft_plan>(problem, wanted.direction, patient);
-      made.variants.push_back({patient ? "cuFFT, PATIENT_JIT" : "cuFFT", [held, plan] {
-                                 return gpu::seconds_of([&] { plan->execute(held->in.data(), held->out.data(), gpu::stream()); });
-                               }});
+      const void* const in = problem.kind == fft::kind::c2r ? held->destroyed.data() : held->in.data();
+      made.variants.push_back({patient ? "cuFFT, PATIENT_JIT" : "cuFFT",
+                               [held, plan, in] { return gpu::seconds_of([&] { plan->execute(in, held->out.data(), gpu::stream()); }); }});
     }
   }
   return made;
@@ -130,7 +134,7 @@ subject make(const fft::token& wanted, const settings& how) {
   held->in.resize(static_cast<std::size_t>(in_size * problem.batch));
   held->out.resize(static_cast<std::size_t>(out_size * problem.batch));
 
-  if (how.peers) add_fftw(made, wanted, how, held);  // planned before the data are filled in, because FFTW's MEASURE overwrites the arrays
+  if (how.peers) add_fftw(made, wanted, how, held);  // planned before the data are filled in, because FFTW's MEASURE overwrites arrays
   if constexpr (!std::is_same_v<In, T> && std::is_same_v<Out, T>) {
     // A spectrum of reals: what libraries make of another one differs.
     std::vector<T> reals(held->out.size());
@@ -141,7 +145,12 @@ subject make(const fft::token& wanted, const settings& how) {
   } else {
     fill(held->in);
   }
-  std::ranges::fill(held->destroyed, In{});
+  // FFTW overwrites its spectra of reals: zeros stay numbers however often they are transformed.
+  if (problem.kind == fft::kind::c2r) {
+    std::ranges::fill(held->destroyed, In{});
+  } else if (how.peers) {
+    held->destroyed = held->in;
+  }
   for (const auto level : {protection::off, protection::correct}) {
     auto plan = std::make_shared<fft::plan>(problem, execution{.backend = how.backend, .threads = how.threads, .protection = level});
     const bool forward = wanted.direction == fft::direction::forward;

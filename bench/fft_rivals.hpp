@@ -63,7 +63,7 @@ template <class In, class Out>
 struct data {
   std::vector<In> in;
   std::vector<Out> out;
-  std::vector<In> destroyed;  // c2r: FFTW's input, which it overwrites; zeros stay numbers however often it is transformed
+  std::vector<In> destroyed;  // FFTW's input, which it may overwrite
 };
 
 // FFTW's name of a kind or of its inverse.
@@ -82,7 +82,7 @@ struct scalar_of<std::complex<T>> {
   using type = T;
 };
 
-// Plans with MEASURE: it overwrites the arrays of `held`.
+// Plans with MEASURE: it overwrites FFTW's input and the output.
 template <class In, class Out>
 void add_fftw(subject& made, const fft::token& wanted, const settings& how, const std::shared_ptr<data<In, Out>>& held) {
   using T = typename scalar_of<In>::type;
@@ -93,20 +93,21 @@ void add_fftw(subject& made, const fft::token& wanted, const settings& how, cons
   const int batch = static_cast<int>(problem.batch);
   const int in_size = static_cast<int>(held->in.size()) / batch, out_size = static_cast<int>(held->out.size()) / batch;
   fftw<T>::threads(how.threads);
+  held->destroyed.resize(held->in.size());
+  In* const in = held->destroyed.data();
   typename fftw<T>::plan plan;
   if constexpr (std::is_same_v<In, T> && std::is_same_v<Out, T>) {
     std::vector<fftw_r2r_kind> kinds;
     for (std::size_t axis = 0; axis < n.size(); ++axis) kinds.push_back(fftw_kind(problem.real_kinds[axis], wanted.direction));
-    plan = fftw<T>::r2r(rank, n.data(), batch, held->in.data(), held->out.data(), in_size, kinds.data());
+    plan = fftw<T>::r2r(rank, n.data(), batch, in, held->out.data(), in_size, kinds.data());
   } else if constexpr (std::is_same_v<In, Out>) {
     const int sign = wanted.direction == fft::direction::forward ? FFTW_FORWARD : FFTW_BACKWARD;
-    plan = fftw<T>::c2c(rank, n.data(), batch, reinterpret_cast<complex*>(held->in.data()), in_size,
-                        reinterpret_cast<complex*>(held->out.data()), out_size, sign);
+    plan = fftw<T>::c2c(rank, n.data(), batch, reinterpret_cast<complex*>(in), in_size, reinterpret_cast<complex*>(held->out.data()),
+                        out_size, sign);
   } else if constexpr (std::is_same_v<In, T>) {
-    plan = fftw<T>::r2c(rank, n.data(), batch, held->in.data(), in_size, reinterpret_cast<complex*>(held->out.data()), out_size);
+    plan = fftw<T>::r2c(rank, n.data(), batch, in, in_size, reinterpret_cast<complex*>(held->out.data()), out_size);
   } else {
-    held->destroyed.resize(held->in.size());
-    plan = fftw<T>::c2r(rank, n.data(), batch, reinterpret_cast<complex*>(held->destroyed.data()), in_size, held->out.data(), out_size);
+    plan = fftw<T>::c2r(rank, n.data(), batch, reinterpret_cast<complex*>(in), in_size, held->out.data(), out_size);
   }
   if (plan == nullptr) throw unsupported_error(fmt::format("{}: FFTW made no plan", made.token));
   const auto destroy = [](auto* p) {

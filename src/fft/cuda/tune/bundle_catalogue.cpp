@@ -138,11 +138,14 @@ std::vector<std::string> benchmark_problems() {
   for (const int e : {6, 10, 12, 13, 14, 15, 16, 17, 18, 20}) made.push_back(c2c("f32", std::int64_t{1} << e, std::int64_t{1} << 28));
   made.emplace_back("fft_c2c_f32_n16777216_b8_fwd");
   for (const int e : {10, 13, 14, 16, 20}) made.push_back(c2c("f64", std::int64_t{1} << e, std::int64_t{1} << 27));
-  for (const char* one : {"fft_c2c_f32_n1024_b8_fwd", "fft_c2c_f32_n131072_b1_fwd", "fft_r2c_f32_n400_b262144_fwd",
-                          "fft_r2c_f32_n65536_b1024_fwd", "fft_c2c_f32_n1000_b131072_fwd", "fft_c2c_f32_n1331_b131072_fwd",
-                          "fft_c2c_f32_n4099_b16384_fwd", "fft_c2c_f64_n65537_b1024_fwd", "fft_r2c_f32_n320x320_b256_fwd",
+  for (const char* one : {"fft_c2c_f32_n1024_b8_fwd",        "fft_c2c_f32_n131072_b1_fwd",      "fft_r2c_f32_n400_b262144_fwd",
+                          "fft_r2c_f32_n65536_b1024_fwd",    "fft_c2c_f32_n1000_b131072_fwd",   "fft_c2c_f32_n1331_b131072_fwd",
+                          "fft_c2c_f32_n4099_b16384_fwd",    "fft_c2c_f64_n65537_b1024_fwd",    "fft_r2c_f32_n320x320_b256_fwd",
                           "fft_c2c_f64_n256x256x256_b1_fwd", "fft_c2c_f64_n200x200x200_b1_fwd", "fft_r2c_f32_n108x108x120_b1_fwd",
-                          "fft_c2c_f32_n4096x4096_b4_fwd", "fft_c2c_f32_n16384x16384_b1_fwd", "fft_c2c_f64_n8192x8192_b1_fwd"})
+                          "fft_c2c_f32_n4096x4096_b4_fwd",   "fft_c2c_f32_n16384x16384_b1_fwd", "fft_c2c_f64_n8192x8192_b1_fwd",
+                          "fft_c2r_f32_n400_b262144_inv",    "fft_c2r_f32_n65536_b1024_inv",    "fft_r2c_f64_n4096_b16384_fwd",
+                          "fft_c2r_f64_n1000_b65536_inv",    "fft_r2c_f32_n512x512_b128_fwd",   "fft_c2r_f32_n512x512_b128_inv",
+                          "fft_c2c_f32_n256x256x256_b2_fwd", "fft_r2c_f32_n256x256x256_b2_fwd", "fft_c2r_f64_n128x128x128_b8_inv"})
     made.emplace_back(one);
   return made;
 }
