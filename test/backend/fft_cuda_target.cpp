@@ -182,7 +182,7 @@ std::vector<run_of_case> allocation_runs() {
   std::vector<run_of_case> made;
   for (const char* token : {"fft_c2c_f64_n32_b35_fwd", "fft_c2r_f64_n512_b5_inv", "fft_c2c_f32_n1331_b2_fwd"})
     made.push_back({case_of(token, machine::whole), &emulated()});
-  for (const char* token : {"fft_c2c_f32_n1024_b3_fwd", "fft_c2c_f32_n67_b3_fwd", "fft_c2c_f32_n4096_b70_fwd"})
+  for (const char* token : {"fft_c2c_f32_n1024_b3_fwd", "fft_c2c_f32_n131_b3_fwd", "fft_c2c_f32_n4096_b70_fwd"})
     made.push_back({case_of(token, machine::small), &emulated()});
   made.push_back({case_of("fft_c2c_f64_n512_b3_inv", machine::clustered), &emulated()});
   made.push_back({case_of("fft_c2c_f32_n1024_b19_inv", machine::paired), &emulated()});

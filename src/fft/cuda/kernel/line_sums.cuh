@@ -6,7 +6,7 @@
 #include "abft/verify.hpp"
 #include "cuda/block/sums.cuh"
 #include "cuda/block/vector.cuh"
-#include "fft/cuda/kernel/line_exchange.cuh"
+#include "fft/cuda/kernel/line_definition.cuh"
 #include "fft/cuda/policy/weights.hpp"
 #include "fft/thresholds.hpp"
 
@@ -17,8 +17,8 @@ using ballast::cuda::four;
 using ballast::cuda::warp_mask;
 
 template <line_policy P, class Injector>
-struct line_sums : line_exchange<P, Injector> {
-  using below = line_exchange<P, Injector>;
+struct line_sums : line_definition<P, Injector> {
+  using below = line_definition<P, Injector>;
   using below::a;
   using below::barrier;
   using below::constant;
@@ -119,8 +119,8 @@ struct line_sums : line_exchange<P, Injector> {
       const complex_pair<real> own = cached_pair(table + std::size_t{4} * at);
       const number step = cached(reinterpret_cast<const number*>(table + std::size_t{4} * encode_count()) + at);
       const number* const z = x + q * r;
-      const number up = upper<r, centre, r - 1>(z, step);
-      const number down = lower<r, 0, centre>(z, step);
+      number series = upper<r, centre, r - 1>(z, step);
+      if constexpr (centre > 0) series = multiply_add(conjugate(step), lower<r, 0, centre>(z, step), series);
       number made{real(0), real(0)};
       unrolled<r>([&](auto ki) {
         constexpr int k = decltype(ki)::value;
@@ -128,7 +128,7 @@ struct line_sums : line_exchange<P, Injector> {
         const number one = quarter_turns<butterfly_weight_quarters(r, k)>(z[k]);
         made = {multiply_add(size, one.re, made.re), multiply_add(size, one.im, made.im)};
       });
-      const number sum = multiply_add(conjugate(step), down, up) + (made - given[q]);
+      const number sum = series + (made - given[q]);
       add_fused(encoded, own.first * sum, own.second * sum, q == 0);
     });
   }
@@ -157,7 +157,7 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int stride = P.length / r;
     const int t = position_of(P.out_columns);
     number step{};
-    if constexpr (P.folds() && P.twiddles() && !P.fallback) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
+    if constexpr (P.folds() && P.twiddles() && !P.fallback && r > 1) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
     for (int v = 0; v < 4; ++v) sum[v] = 0;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
@@ -187,6 +187,8 @@ struct line_sums : line_exchange<P, Injector> {
           }
           to = multiply_add(inverse, turned<r, k>(y[k]), to);
         });
+      } else if constexpr (r == 1) {
+        low = conjugate(this->factor(this->a.store_twin, j, this->line_of(P.out_columns))) * turned<r, 0>(y[0]);
       } else if constexpr (r <= 8) {
         const number middle = conjugate(this->factor(this->a.store_twin, j + half * stride, this->line_of(P.out_columns)));
         low = middle * (conjugate(step) * lower<r, 0, half>(y, step));

@@ -102,7 +102,7 @@ struct line_transform : line_sums<P, Injector> {
     constexpr int r = P.radix[S];
     const int t = position_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (P.cluster > 1 && S == P.cluster_after) arch::cluster_arrive();  // this block has read its shared memory
-    if constexpr (S > 0) multiply_by_twiddles<S>(t);
+    if constexpr (S > 0 && r > 1) multiply_by_twiddles<S>(t);
     if constexpr (S == k_last) strike(index<2 * P.butterflies(S) * r>{}, site::intermediate, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (P.check == check_form::thread) {
       checked_butterflies<S>();
@@ -123,7 +123,11 @@ struct line_transform : line_sums<P, Injector> {
       encoded();
       if constexpr (crowded) arch::finish_first(square < real(0));
     }
-    if constexpr (S < k_last || (P.remaps() && P.stages == 1)) this->template exchange<S>();
+    if constexpr (P.by_definition()) {
+      if constexpr (S == 0) this->transform_by_definition();
+    } else if constexpr (S < k_last || (P.remaps() && P.stages == 1)) {
+      this->template exchange<S>();
+    }
     if constexpr (S < k_last) stage<S + 1>(encoded);
   }
 

@@ -124,6 +124,26 @@ double least_response(const line_policy& p, vector_phases weights, int lowest, i
   return least;
 }
 
+// The same for the numbers of a line by the definition: the inputs, whose response is one of the flat transforms, sums and differences of
+// two inputs, and the cosine and sine terms of two outputs.
+double least_response_by_definition(const line_policy& p, const vector_phases& weights) {
+  const auto n = static_cast<std::size_t>(p.length);
+  const double reached = std::sqrt(static_cast<double>(n));
+  const double wanted = 0.5 / std::sqrt(reached);
+  const vector_phases inputs{dft(numbers(weights[0])), dft(numbers(weights[1]))};
+  const auto larger = [](const auto& response) { return std::max(std::abs(response(0)), std::abs(response(1))); };
+  double least = larger([&](std::size_t v) { return inputs[v][0]; }) / reached / 0.4;
+  for (std::size_t k = 1; k < n; ++k) {
+    least = std::min(least, larger([&](std::size_t v) { return inputs[v][k]; }) / reached / 0.4);
+    for (const double sign : {1.0, -1.0}) {
+      least = std::min(least,
+                       larger([&](std::size_t v) { return inputs[v][k] + sign * inputs[v][n - k]; }) / (std::sqrt(2) * reached) / wanted);
+      least = std::min(least, larger([&](std::size_t v) { return weights[v][k] + sign * weights[v][n - k]; }) / std::sqrt(2) / wanted);
+    }
+  }
+  return least;
+}
+
 // Returns the weights of all outputs of a line.
 vector_phases line_weights(const line_policy& p, const vector_phases& phases) {
   const int first = p.stages == 1 ? 1 : p.radix[0];
@@ -291,7 +311,8 @@ vector_phases chosen_phases(const line_policy& p) {
     vector_phases tried;
     tried[0] = flat_phases(p, count, 0, k_weight_seed + draw, nullptr);
     tried[1] = flat_phases(p, count, 1, k_weight_seed + draw, p.mirrors() ? &tried[0] : nullptr);
-    const double least = least_response(p, line_weights(p, tried), 1, 1);
+    const vector_phases weights = line_weights(p, tried);
+    const double least = p.by_definition() ? least_response_by_definition(p, weights) : least_response(p, weights, 1, 1);
     if (least > most) {
       most = least;
       best = std::move(tried);

@@ -77,7 +77,7 @@ namespace {
 // dominates. Measured on an H200, with strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and 2^24, with radix 16 or
 // tables of 16 MiB, become up to 30 % slower. Doubles of 256 to 511 points need more registers than available.
 bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, const ballast::cuda::capabilities& device) {
-  if (p.check != check_form::none && !p.verifies()) return false;
+  if ((p.check != check_form::none && !p.verifies()) || p.by_definition()) return false;
   if (p.wide && p.length >= 256 && p.length < 512) return false;
   const std::int64_t radix = p.radix[p.stages - 1];
   const std::int64_t bytes = (order / radix + order / p.length * radix) * 2 * p.scalar_bytes();
@@ -228,8 +228,12 @@ class builder {
 
   void add_axis(const axis_request& one) {
     bool smooth = true;
+    // The other checks see no number of a transform by the definition, or follow the radices of a line.
+    const bool defines =
+        !wanted_.plain && !wanted_.end_to_end && (wanted_.check == check_form::none || wanted_.check == check_form::verify_before_store);
     if (!wanted_.fallback) {
-      for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= largest_prime(wide_);
+      for (const std::int64_t prime : prime_factors(one.length))
+        smooth = smooth && (prime <= largest_prime(wide_) || (defines && is_by_definition(prime, wide_)));
     }
     if (smooth) {
       const auto split = split_length(one.length, one);

@@ -43,6 +43,14 @@ template void override_factors(const factor_functions<long double>&);
 template <class T>
 std::vector<T> table_source<T>::stage_twiddles(const line_policy& p) {
   std::vector<T> made;
+  if (p.by_definition()) {
+    for (int first = 0; first <= p.length / 2; first += k_definition_pairs) {
+      for (int k = 1; k <= p.length / 2; ++k) {
+        for (int m = first; m < first + k_definition_pairs; ++m)
+          push(made, m <= p.length / 2 ? factors_by<wide<T>>.root(m * k, p.length) : std::complex<wide<T>>(0));
+      }
+    }
+  }
   for (int s = 1; s < p.stages; ++s) {
     const std::int64_t before = p.before(s);
     for (std::int64_t k = 1; k < p.radix[s]; ++k) {

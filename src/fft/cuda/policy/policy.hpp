@@ -11,6 +11,7 @@ namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
 inline constexpr int k_max_radix = 32;
+inline constexpr int k_definition_pairs = 4;      // pairs of outputs that a thread computes by the definition (kernel/line_definition.cuh)
 inline constexpr int k_most_cluster = 16;         // blocks that share a line
 inline constexpr int k_record_bytes = 80;         // shared memory for the state of a line (line_report.cuh)
 inline constexpr int k_group_record_bytes = 112;  // shared memory for the check of a line of a group (composite.cuh)
@@ -78,6 +79,9 @@ struct exchange_layout {
 // After it, block b has the elements cn₁ + k₁, in the order that these stages give, with rank_of_residue(k₁) = b. A block treats its
 // elements like a line of share() elements.
 //
+// A line of prime length that is transformed by the definition (kernel/line_definition.cuh) has two stages of radix 1, the transform
+// between them.
+//
 // It has many members because each choice for which a kernel is compiled separately is one.
 struct line_policy {
   bool wide = false;         // double precision
@@ -120,6 +124,9 @@ struct line_policy {
 
   bool operator==(const line_policy&) const = default;
 
+  BALLAST_HD constexpr bool by_definition() const { return stages == 2 && radix[0] == 1 && radix[1] == 1; }
+  // Distance between neighbouring elements of a line in shared memory, in complex numbers: odd, so that they are in different banks.
+  BALLAST_HD constexpr int definition_pitch() const { return lines | 1; }
   BALLAST_HD constexpr bool of_reals() const { return reals != reals_form::none; }
   // Returns whether pairs of reals are the complex numbers of the line.
   BALLAST_HD constexpr bool real_pairs() const { return reals == reals_form::first || points == 2 * length; }
@@ -231,6 +238,7 @@ struct line_policy {
   BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
     if (!exchanges() && !mirrors()) return real_bytes();
+    if (by_definition()) return std::int64_t{2} * scalar_bytes() * definition_pitch() * length;
     int most = share();
     for (const exchange_layout& e : exchange) most = e.position(share()) > most ? e.position(share()) : most;
     const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;

@@ -82,9 +82,15 @@ int choose_threads(int length, const std::vector<int>& radices, int limit) {
 
 int largest_prime(bool wide) { return wide ? 23 : 31; }
 
+bool is_by_definition(std::int64_t n, bool wide) {
+  constexpr std::int64_t k_longest = 127;
+  return n > largest_prime(wide) && n <= k_longest && prime_factors(n).size() == 1;
+}
+
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
   if (length > (wide ? 8192 : 16384)) return false;
   if (length * (wide ? 8 : 4) + 8192 > device.shared_per_block) return false;
+  if (is_by_definition(length, wide)) return true;
   for (const std::int64_t prime : prime_factors(length)) {
     // Each thread of a large radix holds one whole butterfly, so a block has room for few threads.
     if (prime > largest_prime(wide) || (prime > k_largest_product && length / prime > 256)) return false;

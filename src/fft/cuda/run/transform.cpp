@@ -230,7 +230,8 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
                        thresholds::group_growth(points, p.policy.transactions) *
                        (reals  ? thresholds::real_line_growth(points, p.policy.reals_held(), p.policy.sum_levels())
                         : ends ? thresholds::line_growth(points, p.whole_line->first_radix, p.whole_line->levels, factors)
-                               : thresholds::line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors));
+                               : thresholds::line_growth(points, p.policy.by_definition() ? p.policy.held() : p.policy.radix[0],
+                                                         p.policy.sum_levels(), factors));
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;
