@@ -1,12 +1,13 @@
-// The transform of a whole line of prime length p by the definition: its elements lie in shared memory, and each thread computes four pairs
-// of outputs of one line.
+// Transforms of a large prime number of points by the definition, in shared memory: each thread computes four pairs of outputs.
 // Layer: fft/cuda kernels; a part of line.cuh. policy/radices.hpp says which lengths; plan/tables.hpp has the table of factors.
 //
-// With even_k = x_k + x_{p−k} and odd_k = x_k − x_{p−k}, outputs m and p − m share two sums:
-//   y_m = c + s, y_{p−m} = c − s, c = x_0 + Σ_{k ≤ p/2} even_k cos(2πmk/p), s = −i Σ_{k ≤ p/2} odd_k sin(2πmk/p): 2(p − 1) multiply-adds
+// A line has r · p elements, p a prime: a first stage of radix r, whose result k of butterfly j < p is multiplied by w_{rp}^{jk} and
+// becomes element j of transform k, r transforms of p points, and a last stage of radix 1 for output m of transform k as output k + rm of
+// the line.
+// With even_i = x_i + x_{p−i} and odd_i = x_i − x_{p−i}, outputs m and p − m share two sums:
+//   y_m = c + s, y_{p−m} = c − s, c = x_0 + Σ_{i ≤ p/2} even_i cos(2πmi/p), s = −i Σ_{i ≤ p/2} odd_i sin(2πmi/p): 2(p − 1) multiply-adds
 // an output. Neighbouring threads have neighbouring lines and the same factors, so that a factor is one access for all of them. The sums
-// are computed in parts of eight terms, which round less than one running sum.
-// Around it the line is one of two stages of radix 1: the first one is encoded, the second one is summed (line_transform.cuh).
+// are computed in parts, which round less than one running sum.
 #pragma once
 
 #include "cuda/block/vector.cuh"
@@ -30,31 +31,37 @@ struct line_definition : line_exchange<P, Injector> {
 
   using below::below;
 
-  // Calls body(element, z) for each element t, t + threads, … of this thread.
-  template <class Body>
-  __device__ __forceinline__ void each_held(int t, Body&& body) {
-    unrolled<P.butterflies(0)>([&](auto qi) {
-      constexpr int q = decltype(qi)::value;
-      if (!P.ragged(0) || t + q * P.threads < P.length) body(t + q * P.threads, this->x[q]);
-    });
-  }
-
-  // Replaces the elements of the line by those of its transform.
+  // Replaces the results of the first stage by the outputs of the line.
   __device__ __forceinline__ void transform_by_definition() {
-    constexpr int half = P.length / 2;
+    constexpr int r = P.radix[0];
+    constexpr int points = P.definition_points();
+    constexpr int half = points / 2;
+    constexpr int groups = P.definition_groups();
     constexpr int pairs = k_definition_pairs;
     constexpr int pitch = P.definition_pitch();
-    constexpr int part = 8;  // terms of a partial sum
+    constexpr int part = 4;  // terms of a partial sum
     number* const words = reinterpret_cast<number*>(shared);
     {
+      // Element j of transform k lies at k · points + j.
       number* const own = words + line_of(P.in_columns);
-      each_held(position_of(P.in_columns), [&](int j, const number& z) { own[j * pitch] = z; });
+      const int t = position_of(P.in_columns);
+      const number* const factors = static_cast<const number*>(a.twiddles) + groups * half * pairs;
+      unrolled<P.butterflies(0)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        const int j = t + q * P.threads;
+        if (P.ragged(0) && j >= points) return;
+        own[j * pitch] = x[q * r];
+        unrolled<r - 1>([&](auto ki) {
+          constexpr int k = decltype(ki)::value + 1;
+          own[(k * points + j) * pitch] = x[q * r + k] * cached(factors + (k - 1) * points + j);
+        });
+      });
     }
     barrier();
     refill();
     const int line = line_of(true);
-    const int group = position_of(true);
-    const number* const from = words + line;
+    const int group = position_of(true) % groups, which = position_of(true) / groups;
+    const number* const from = words + which * points * pitch + line;
     const number* const table = static_cast<const number*>(a.twiddles) + group * half * pairs;
     number c[pairs], s[pairs];
     unrolled<pairs>([&](auto i) {
@@ -63,7 +70,7 @@ struct line_definition : line_exchange<P, Injector> {
     });
     const auto add_part = [&](int first, auto terms) {
       const number* const low_end = from + first * pitch;
-      const number* const high_end = from + (P.length - first) * pitch;
+      const number* const high_end = from + (points - first) * pitch;
       number some_c[pairs] = {}, some_s[pairs] = {};
       unrolled<decltype(terms)::value>([&](auto ki) {
         constexpr int k = decltype(ki)::value;
@@ -77,7 +84,7 @@ struct line_definition : line_exchange<P, Injector> {
           w[at + 1] = both.second;
         });
         if constexpr (k == 0)
-          this->strike(index<2 * pairs>{}, site::twiddle, this->a.first_twiddle, this->a.twiddle_steps, &w[0].re, this->lane(), P.lanes());
+          this->strike(index<1>{}, site::twiddle, this->a.first_twiddle, this->a.twiddle_steps, &w[0].re, this->lane(), P.lanes());
         unrolled<pairs>([&](auto ii) {
           constexpr int i = decltype(ii)::value;
           some_c[i] = {multiply_add(w[i].re, even.re, some_c[i].re), multiply_add(w[i].re, even.im, some_c[i].im)};
@@ -94,20 +101,25 @@ struct line_definition : line_exchange<P, Injector> {
     for (int first = 1; first + part <= half + 1; first += part) add_part(first, index<part>{});
     if constexpr (half % part != 0) add_part(half / part * part + 1, index<half % part>{});
     barrier();  // all elements have been read
-    number* const to = words + line;
+    number* const to = words + which * pitch + line;
     unrolled<pairs>([&](auto ii) {
       constexpr int i = decltype(ii)::value;
       const int m = group * pairs + i;
       if (m == 0) {
         to[0] = c[i];
       } else if (m <= half) {
-        to[m * pitch] = c[i] + s[i];
-        to[(P.length - m) * pitch] = c[i] - s[i];
+        to[m * (r * pitch)] = c[i] + s[i];
+        to[(points - m) * (r * pitch)] = c[i] - s[i];
       }
     });
     barrier();
     const number* const own = words + line_of(P.out_columns);
-    each_held(position_of(P.out_columns), [&](int j, number& z) { z = own[j * pitch]; });
+    const int t = position_of(P.out_columns);
+    unrolled<P.butterflies(1)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int o = t + q * P.threads;
+      if (!P.ragged(1) || o < P.length) x[q] = own[o * pitch];
+    });
   }
 };
 

@@ -124,10 +124,10 @@ double least_response(const line_policy& p, vector_phases weights, int lowest, i
   return least;
 }
 
-// The same for the numbers of a line by the definition: the inputs, whose response is one of the flat transforms, sums and differences of
-// two inputs, and the cosine and sine terms of two outputs.
-double least_response_by_definition(const line_policy& p, const vector_phases& weights) {
-  const auto n = static_cast<std::size_t>(p.length);
+// The same for the numbers of a transform by the definition with these weights of its outputs: the inputs, whose response is one of the
+// flat transforms, sums and differences of two inputs, and the cosine and sine terms of two outputs.
+double least_response_by_definition(const vector_phases& weights) {
+  const std::size_t n = weights[0].size();
   const double reached = std::sqrt(static_cast<double>(n));
   const double wanted = 0.5 / std::sqrt(reached);
   const vector_phases inputs{dft(numbers(weights[0])), dft(numbers(weights[1]))};
@@ -311,8 +311,8 @@ vector_phases chosen_phases(const line_policy& p) {
     vector_phases tried;
     tried[0] = flat_phases(p, count, 0, k_weight_seed + draw, nullptr);
     tried[1] = flat_phases(p, count, 1, k_weight_seed + draw, p.mirrors() ? &tried[0] : nullptr);
-    const vector_phases weights = line_weights(p, tried);
-    const double least = p.by_definition() ? least_response_by_definition(p, weights) : least_response(p, weights, 1, 1);
+    // The transforms by the definition of one line have the same weights, up to a factor.
+    const double least = p.by_definition() ? least_response_by_definition(tried) : least_response(p, line_weights(p, tried), 1, 1);
     if (least > most) {
       most = least;
       best = std::move(tried);

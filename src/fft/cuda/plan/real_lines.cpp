@@ -75,7 +75,7 @@ std::optional<real_line_shape> one_pass_of(real_kind kind, std::int64_t n, bool 
   } else if (made.form == reals_form::fourth) {
     return {};
   }
-  if (made.length < 2 || is_by_definition(made.length, wide) || !fits_one_pass(made.length, wide, device)) return {};
+  if (made.length < 2 || radix_before_definition(made.length, wide) != 0 || !fits_one_pass(made.length, wide, device)) return {};
   // One line of complex numbers, its pitch, and the sums of its threads must fit.
   constexpr std::int64_t beside = 8192;
   if (made.length * (wide ? 16 : 8) + beside > device.shared_per_block) return {};

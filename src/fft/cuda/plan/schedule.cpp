@@ -233,7 +233,7 @@ class builder {
         !wanted_.plain && !wanted_.end_to_end && (wanted_.check == check_form::none || wanted_.check == check_form::verify_before_store);
     if (!wanted_.fallback) {
       for (const std::int64_t prime : prime_factors(one.length))
-        smooth = smooth && (prime <= largest_prime(wide_) || (defines && is_by_definition(prime, wide_)));
+        smooth = smooth && (prime <= largest_prime(wide_) || (defines && is_defined(prime, wide_)));
     }
     if (smooth) {
       const auto split = split_length(one.length, one);

@@ -44,12 +44,17 @@ template <class T>
 std::vector<T> table_source<T>::stage_twiddles(const line_policy& p) {
   std::vector<T> made;
   if (p.by_definition()) {
-    for (int first = 0; first <= p.length / 2; first += k_definition_pairs) {
-      for (int k = 1; k <= p.length / 2; ++k) {
+    const int points = p.definition_points(), half = points / 2;
+    for (int first = 0; first <= half; first += k_definition_pairs) {
+      for (int k = 1; k <= half; ++k) {
         for (int m = first; m < first + k_definition_pairs; ++m)
-          push(made, m <= p.length / 2 ? factors_by<wide<T>>.root(m * k, p.length) : std::complex<wide<T>>(0));
+          push(made, m <= half ? factors_by<wide<T>>.root(m * k, points) : std::complex<wide<T>>(0));
       }
     }
+    for (int k = 1; k < p.radix[0]; ++k) {
+      for (int j = 0; j < points; ++j) push(made, factors_by<wide<T>>.root(j * k, p.length));
+    }
+    return made;
   }
   for (int s = 1; s < p.stages; ++s) {
     const std::int64_t before = p.before(s);

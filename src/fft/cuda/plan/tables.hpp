@@ -37,8 +37,8 @@ struct end_to_end_phases {
 // Computes the tables on the host. T is the precision of the data; each complex number is two T.
 template <class T>
 struct table_source {
-  // Returns w_{pr}^{jk} for the stages of a line; for a line by the definition w_n^{mk} of four outputs m, for each k ≤ n/2, then those of
-  // the next four, up to n/2. Outputs beyond n/2 have zeros.
+  // Returns w_{pr}^{jk} for the stages of a line. For a line of r · p points with transforms by the definition: w_p^{mk} of four outputs m,
+  // for each k ≤ p/2, then those of the next four, up to p/2, outputs beyond it having zeros; then w_{rp}^{jk}, j < p, for k = 1 … r − 1.
   static std::vector<T> stage_twiddles(const line_policy& policy);
   // Returns coarse and fine powers of w_order: [w^{i·2^bits}…, w^i…].
   static std::vector<T> split_twiddles(std::int64_t order, int fine_bits);

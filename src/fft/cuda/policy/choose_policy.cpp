@@ -41,7 +41,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
     product *= radices[s];
     if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 32");
   }
-  if (product != p.length && !(p.by_definition() && is_by_definition(p.length, p.wide)))
+  if (product != p.length && !(p.by_definition() && radix_before_definition(p.length, p.wide) == p.radix[0]))
     throw std::logic_error("radices: expected the length as their product");
   if (p.cluster > 1) {
     if (p.cluster > k_most_cluster || p.lines != 1 || p.in_columns || p.out_columns || p.cluster_after < 0 ||
@@ -112,16 +112,21 @@ line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabi
   throw std::logic_error("length: expected one that fits into shared memory");
 }
 
-// Each thread computes four pairs of outputs, so the pairs of a line give its threads.
+// Each thread computes four pairs of outputs, so the pairs of a line give its threads. Small blocks were fastest on an H200.
 line_policy definition_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
-  tuned_line value{{1, 1}, ceil_divide(wanted.length / 2 + 1, k_definition_pairs), wanted.wide ? 16 : 32};
-  while (value.lines > 8 && value.threads * value.lines / 2 >= 32 &&
-         (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
+  const int first = radix_before_definition(wanted.length, wanted.wide);
+  const int groups = wanted.length / first / 2 / k_definition_pairs + 1;
+  tuned_line value{{first, 1}, first * groups, 1};
+  const int enough = wanted.in_columns || wanted.out_columns ? (wanted.wide ? 8 : 16) : 4;
+  while (value.lines < enough || 2 * value.lines * value.threads <= (wanted.wide ? 128 : 160)) value.lines *= 2;
+  const auto halves = [&] { return value.lines > 1 && value.threads * value.lines / 2 >= 32; };
+  while (halves() && (value.threads * value.lines > 512 || value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
     value.lines /= 2;
   while (value.threads * value.lines < 32) value.lines *= 2;
+  while (halves() && make_policy(wanted, value).shared_bytes() > device.shared_per_block) value.lines /= 2;
   line_policy p = make_policy(wanted, value);
   // Two sums of four numbers, each with its part, beside a sum and a difference of elements and four factors.
-  const int registers = wanted.wide ? 168 : 112;
+  const int registers = std::max(wanted.wide ? 144 : 88, registers_of(wanted, value));
   p.min_blocks = std::max(1, std::min(blocks_by_registers(registers, p.block(), device), blocks_by_shared(p.shared_bytes(), device)));
   return p;
 }
@@ -156,7 +161,7 @@ line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capa
 line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned) {
   const int n = wanted.length;
   if (wanted.plain) return plain_policy(wanted, device);
-  if (is_by_definition(n, wanted.wide)) return definition_policy(wanted, device);
+  if (radix_before_definition(n, wanted.wide) != 0) return definition_policy(wanted, device);
   // The table was measured with other registers than those of real lines.
   if (const auto entry = tuned.find(wanted, device.major);
       entry && !wanted.reals && (entry->cluster == 1 || (wanted.clusterable && wanted.check != check_form::composite))) {

@@ -79,8 +79,8 @@ struct exchange_layout {
 // After it, block b has the elements cn₁ + k₁, in the order that these stages give, with rank_of_residue(k₁) = b. A block treats its
 // elements like a line of share() elements.
 //
-// A line of prime length that is transformed by the definition (kernel/line_definition.cuh) has two stages of radix 1, the transform
-// between them.
+// A line of r · p elements, p a large prime, has the stages r and 1, and between them r transforms of p points by the definition
+// (kernel/line_definition.cuh).
 //
 // It has many members because each choice for which a kernel is compiled separately is one.
 struct line_policy {
@@ -124,7 +124,9 @@ struct line_policy {
 
   bool operator==(const line_policy&) const = default;
 
-  BALLAST_HD constexpr bool by_definition() const { return stages == 2 && radix[0] == 1 && radix[1] == 1; }
+  BALLAST_HD constexpr bool by_definition() const { return stages == 2 && radix[1] == 1 && radix[0] < length; }
+  BALLAST_HD constexpr int definition_points() const { return length / radix[0]; }  // p
+  BALLAST_HD constexpr int definition_groups() const { return definition_points() / 2 / k_definition_pairs + 1; }
   // Distance between neighbouring elements of a line in shared memory, in complex numbers: odd, so that they are in different banks.
   BALLAST_HD constexpr int definition_pitch() const { return lines | 1; }
   BALLAST_HD constexpr bool of_reals() const { return reals != reals_form::none; }

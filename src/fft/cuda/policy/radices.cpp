@@ -82,15 +82,19 @@ int choose_threads(int length, const std::vector<int>& radices, int limit) {
 
 int largest_prime(bool wide) { return wide ? 23 : 31; }
 
-bool is_by_definition(std::int64_t n, bool wide) {
-  constexpr std::int64_t k_longest = 127;
-  return n > largest_prime(wide) && n <= k_longest && prime_factors(n).size() == 1;
+bool is_defined(std::int64_t prime, bool wide) { return prime > largest_prime(wide) && prime <= k_largest_defined; }
+
+int radix_before_definition(std::int64_t n, bool wide) {
+  const auto primes = prime_factors(n);
+  if (primes.empty() || !is_defined(primes.back(), wide)) return 0;
+  const std::int64_t rest = n / primes.back();
+  return rest <= (wide ? 8 : k_largest_product) ? static_cast<int>(rest) : 0;
 }
 
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
   if (length > (wide ? 8192 : 16384)) return false;
   if (length * (wide ? 8 : 4) + 8192 > device.shared_per_block) return false;
-  if (is_by_definition(length, wide)) return true;
+  if (radix_before_definition(length, wide) != 0) return true;
   for (const std::int64_t prime : prime_factors(length)) {
     // Each thread of a large radix holds one whole butterfly, so a block has room for few threads.
     if (prime > largest_prime(wide) || (prime > k_largest_product && length / prime > 256)) return false;

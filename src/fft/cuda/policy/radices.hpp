@@ -27,10 +27,12 @@ int choose_threads(int length, const std::vector<int>& radices, int limit);
 // Returns the largest prime that may be a radix: its butterfly needs registers for twice as many complex numbers.
 int largest_prime(bool wide);
 
-// Returns whether n is a larger prime whose lines are one pass by the definition (kernel/line_definition.cuh): up to 127. By Bluestein's
-// convolution these take two passes over more than twice as many points, and round up to 1.5 times as much. Lengths with larger prime
-// factors use convolutions.
-bool is_by_definition(std::int64_t n, bool wide);
+// Larger primes up to this one are transformed by the definition (kernel/line_definition.cuh). By Bluestein's convolution they take two
+// passes over more than twice as many points, and round up to 1.5 times as much. Lengths with larger prime factors use convolutions.
+inline constexpr std::int64_t k_largest_defined = 127;
+bool is_defined(std::int64_t prime, bool wide);
+// Returns r if lines of n = r · p points, p such a prime, are one pass with r as its first radix; otherwise 0.
+int radix_before_definition(std::int64_t n, bool wide);
 
 // Returns whether one block can transform lines of this length in one pass.
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);

@@ -226,12 +226,14 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   const double offset = thresholds::residual<T>(points, 0, k_kappa) * factor + thresholds::output_underflow<T>(points) +
                         (p.policy.folds() ? thresholds::factor_underflow<T>(points) * each.largest_inverse : 0) +
                         (ends ? static_cast<double>(p.whole_line->passes) * thresholds::factor_underflow<T>(points) * factor : 0);
-  const double slope = (thresholds::residual<T>(points, 1, k_kappa) - thresholds::residual<T>(points, 0, k_kappa)) * factor *
-                       thresholds::group_growth(points, p.policy.transactions) *
-                       (reals  ? thresholds::real_line_growth(points, p.policy.reals_held(), p.policy.sum_levels())
-                        : ends ? thresholds::line_growth(points, p.whole_line->first_radix, p.whole_line->levels, factors)
-                               : thresholds::line_growth(points, p.policy.by_definition() ? p.policy.held() : p.policy.radix[0],
-                                                         p.policy.sum_levels(), factors));
+  const double slope =
+      (thresholds::residual<T>(points, 1, k_kappa) - thresholds::residual<T>(points, 0, k_kappa)) * factor *
+      thresholds::group_growth(points, p.policy.transactions) *
+      (reals  ? thresholds::real_line_growth(points, p.policy.reals_held(), p.policy.sum_levels())
+       : ends ? thresholds::line_growth(points, p.whole_line->first_radix, p.whole_line->levels, factors)
+              : thresholds::line_growth(points,
+                                        p.policy.by_definition() ? std::max(p.policy.radix[0], p.policy.butterflies(1)) : p.policy.radix[0],
+                                        p.policy.sum_levels(), factors));
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;

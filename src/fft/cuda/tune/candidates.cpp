@@ -57,7 +57,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
   const int n = wanted.length;
   if (!wanted.in_columns && !wanted.out_columns && wanted.check != check_form::composite && wanted.clusterable)
     add_clusters(made, wanted, device);
-  if (!fits_one_pass(n, wanted.wide, device) || is_by_definition(n, wanted.wide)) return made;
+  if (!fits_one_pass(n, wanted.wide, device) || radix_before_definition(n, wanted.wide) != 0) return made;
   const bool columns = wanted.in_columns || wanted.out_columns;
   const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
   for (const int limit : {4, 8, 16, 32}) {
