@@ -6,9 +6,13 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <ballast/fft.hpp>
 
 #include "backend/fft_short_signals.hpp"
 #include "core/aligned_buffer.hpp"
@@ -268,6 +272,56 @@ TYPED_TEST(fft_along, a_second_computation_sees_any_changed_bit) {
     }
   });
   EXPECT_GE(lengths, 8);
+}
+
+// A run past the cache that begins anywhere, without a parity. Its neighbours keep their numbers.
+TYPED_TEST(fft_along, a_run_past_the_cache_is_a_copy) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  const std::int64_t lanes = kernel.lanes;
+  for (std::int64_t scalars = 0; scalars <= 4 * lanes; ++scalars) {
+    const std::vector<T> given = test::noise<T>(scalars + 1, 13);
+    for (std::int64_t begin = 0; begin < lanes; ++begin) {
+      core::aligned_buffer<T> memory(scalars + 2 * lanes);
+      std::fill_n(memory.data(), memory.size(), T(7));
+      kernel.stream_run(given.data(), scalars, memory.data() + begin);
+      ASSERT_TRUE(std::equal(given.data(), given.data() + scalars, memory.data() + begin)) << scalars << " " << begin;
+      const auto kept = [](T x) { return x == T(7); };
+      ASSERT_TRUE(std::all_of(memory.data(), memory.data() + begin, kept)) << scalars << " " << begin;
+      ASSERT_TRUE(std::all_of(memory.data() + begin + scalars, memory.data() + memory.size(), kept)) << scalars << " " << begin;
+    }
+  }
+}
+
+// Outputs above 16 MiB without protection, which go past the cache by parts, have the bits of small ones. They begin anywhere, and their
+// last tile is not full.
+TYPED_TEST(fft_along, outputs_past_the_cache_have_the_bits_of_small_ones) {
+  using T = TypeParam;
+  using number = std::complex<T>;
+  constexpr std::int64_t k_numbers = (std::int64_t{17} << 20) / std::int64_t{sizeof(number)};
+  std::vector<number> in(k_numbers), out(in.size() + 8), small(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = number(static_cast<T>(i % 1013) - T(506), static_cast<T>(i * i % 509));
+  for (const std::int64_t n : {7, 8, 12, 16, 24, 32, 64, 100, 128, 256}) {
+    const std::int64_t batch = k_numbers / n, few = batch / 4, numbers = n * batch;
+    const execution bare = {.backend = backend::cpu, .threads = 2, .protection = protection::off};
+    const auto made = [&](std::int64_t signals) {
+      return plan({.kind = kind::c2c, .precision = sizeof(T) == 4 ? precision::f32 : precision::f64, .shape = {n}, .batch = signals}, bare);
+    };
+    const plan by_parts = made(few);
+    for (std::int64_t first = 0; first < batch; first += few) {
+      const std::int64_t signals = std::min(few, batch - first);
+      const auto begin = static_cast<std::size_t>(first * n), count = static_cast<std::size_t>(signals * n);
+      const std::span<const number> from(in.data() + begin, count);
+      const std::span<number> to(small.data() + begin, count);
+      (void)(signals == few ? by_parts.forward(from, to) : made(signals).forward(from, to));
+    }
+    const plan whole = made(batch);
+    for (const std::size_t begin : {0, 1, 3}) {
+      const std::span<number> to(out.data() + begin, static_cast<std::size_t>(numbers));
+      (void)whole.forward({in.data(), static_cast<std::size_t>(numbers)}, to);
+      ASSERT_EQ(std::memcmp(to.data(), small.data(), to.size_bytes()), 0) << n << " " << begin;
+    }
+  }
 }
 
 // Numbers of a run that are stored have the parity of those that were compared.

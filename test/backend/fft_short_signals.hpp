@@ -84,7 +84,8 @@ struct short_signals {
   }
   void run(
       int used, bool swapped, bool strikes = false, const cpu::striker<T>& strike = [](auto&&...) {}) {
-    by.along()->run(call(used, swapped), strikes, strike);
+    cpu::short_call<T> now = call(used, swapped);
+    by.along()->run(now, strikes, strike);
   }
   cpu::signals_of<T> results(int used) const { return {out.data(), 2 * points, used, points}; }
 

@@ -2,6 +2,8 @@
 // signals of at most 20 points in registers: a vector has one part of one number of W of them (across), or a number of W/2 (packed). Both
 // ends are transposed, by pieces of a signal that are as wide as a vector, or half of one.
 // Layer: backend "cpu".
+#include <cstring>
+
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/stages-inl.hpp"
 #include "fft/cpu/sums-inl.hpp"
@@ -25,32 +27,83 @@ bool same_bits(const T*, const T*, std::int64_t, const parity_pair&) { return fa
 
 // ---- Signals of a vector, destinations ----
 
-// The signals of a group of vectors: S of them from number `first` on. Beyond the last signal, the last one is read again.
-template <int S>
-struct group_of_signals {
-  std::int64_t from_at[S], to_at[S];
+// Signals `step` scalars apart: operator[] returns where a signal begins.
+template <class Pointer>
+struct signals_from {
+  Pointer base;
+  std::int64_t step;
 
-  explicit group_of_signals(const short_call<T>& call) {
-#pragma GCC unroll 16
-    for (int s = 0; s < S; ++s) {
-      const int which = call.turned ? S - 1 - s : s;
-      from_at[s] = which * call.from.stride;
-      to_at[s] = which * call.to_stride;
+  HWY_INLINE Pointer operator[](int s) const { return base + s * step; }
+};
+using inputs_from = signals_from<const T*>;
+using outputs_to = signals_from<T*>;
+
+// The signals of the last group, of which `count` are there; the others are zeros.
+template <int Scalars, int S>
+HWY_NOINLINE void copy_last_signals(const T* from, std::int64_t stride, int count, T* to) {
+  for (int s = 0; s < S; ++s, from += stride, to += Scalars) {
+    if (s < count)
+      std::memcpy(to, from, Scalars * sizeof(T));
+    else
+      std::memset(to, 0, Scalars * sizeof(T));
+  }
+}
+
+// Asks memory for what a call brings meanwhile: the lines of `steps` groups ahead, and the results of signals first … last − 1. Not
+// inlined, so that no state of it takes registers in the loops over groups.
+HWY_NOINLINE void bring_meanwhile(const short_call<T>& call, int first, int last, int steps) {
+  if (call.ahead != nullptr) call.ahead->steps(steps);
+  call.later.bring_all(first, last, call.turned ? 0 : 1);
+}
+
+// The groups of S signals of Points numbers, one after the other. Lane s of a group has from[s] and to[s]; lanes beyond the last signal
+// read zeros.
+template <int S, int Points>
+struct signal_groups {
+  static constexpr int k_scalars = 2 * Points;
+  static constexpr int k_bytes = S * k_scalars * static_cast<int>(sizeof(T));
+  static constexpr int k_together = HWY_MAX(1, 1024 / k_bytes);  // groups for which memory is asked at once
+
+  inputs_from from;
+  outputs_to to;
+  int first = 0;  // number of the first signal of the group
+
+  HWY_INLINE explicit signal_groups(const short_call<T>& call)
+      : from{call.from.base, call.from.stride},
+        to{call.to, call.to_stride},
+        from_group_(S * call.from.stride),
+        to_group_(S * call.to_stride),
+        used_(call.from.used),
+        brings_(call.later.to != nullptr || (call.ahead != nullptr && call.ahead->lines() > 0)) {
+    if (S > 1 && call.turned) {
+      from = {from[S - 1], -from.step};
+      to = {to[S - 1], -to.step};
     }
   }
-  HWY_INLINE void point(const short_call<T>& call, int first, const T** from, T** to) const {
-    const T* const base = call.from.base + first * call.from.stride;
-    T* const results = call.to + first * call.to_stride;
-    if (HWY_LIKELY(first + S <= call.from.used)) {
-#pragma GCC unroll 16
-      for (int s = 0; s < S; ++s) from[s] = base + from_at[s];
-    } else {
-      const std::int64_t last = (call.from.used - 1 - first) * call.from.stride;
-      for (int s = 0; s < S; ++s) from[s] = base + (call.from.stride < 0 ? HWY_MAX(from_at[s], last) : HWY_MIN(from_at[s], last));
+  // Returns whether there is another group, and prepares it.
+  HWY_INLINE bool begin(const short_call<T>& call) {
+    if (first >= used_) return false;
+    if (brings_ && first % (S * k_together) == 0) bring_meanwhile(call, first, HWY_MIN(first + S * k_together, used_), k_together);
+    if constexpr (S > 1) {
+      if (HWY_UNLIKELY(first + S > used_)) {
+        copy_last_signals<k_scalars, S>(call.from.base + first * call.from.stride, call.from.stride, used_ - first, last_);
+        from = {last_, k_scalars};
+        if (call.turned) from = {from[S - 1], -from.step};
+      }
     }
-#pragma GCC unroll 16
-    for (int s = 0; s < S; ++s) to[s] = results + to_at[s];
+    return true;
   }
+  HWY_INLINE void next() {
+    first += S;
+    from.base += from_group_;
+    to.base += to_group_;
+  }
+
+ private:
+  std::int64_t from_group_, to_group_;
+  int used_;
+  bool brings_;
+  HWY_ALIGN T last_[S == 1 ? 1 : S * k_scalars];
 };
 
 // Scalars of the narrower piece of a signal: two signals share a vector.
@@ -58,8 +111,8 @@ constexpr int k_narrow = k_blocks > 1 ? W / 2 : W;
 
 // Returns Width scalars of each of W signals, lane by lane, before the transposition: those of signals l and l + Width, if a vector has
 // two.
-template <int Width>
-HWY_INLINE V load_piece(const T* const* from, int l, std::int64_t first) {
+template <int Width, class From>
+HWY_INLINE V load_piece(const From& from, int l, std::int64_t first) {
   const D d;
   if constexpr (Width == W) {
     return hn::LoadU(d, from[l] + first);
@@ -90,13 +143,13 @@ struct to_memory {
       hn::StoreU(v, d, to);
   }
   // Pieces of signal l of a group: a whole vector, or half of one beside as many scalars of signal l + W/2.
-  HWY_INLINE void piece(V v, T* const* to, int l, std::int64_t first) { row(v, to[l] + first); }
-  HWY_INLINE void narrow_piece(V v, T* const* to, int l, std::int64_t first) {
+  HWY_INLINE void piece(V v, const outputs_to& to, int l, std::int64_t first) { row(v, to[l] + first); }
+  HWY_INLINE void narrow_piece(V v, const outputs_to& to, int l, std::int64_t first) {
     const hn::Half<D> half;
     hn::StoreU(hn::LowerHalf(half, v), half, to[l] + first);
     hn::StoreU(hn::UpperHalf(half, v), half, to[l + W / 2] + first);
   }
-  HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
+  HWY_INLINE void pair(V low, V high, const outputs_to& to, std::int64_t offset) {
     if constexpr (Shared == 4) {
       const hn::Half<D> half;
       hn::StoreU(hn::LowerHalf(half, low), half, to[0] + offset);
@@ -140,16 +193,16 @@ struct with_memory {
   }
   HWY_INLINE void row(V v, const T* to) { compare(v, hn::LoadU(D(), to)); }
   // Signals are turned: lane l has one with an odd number if l is even. It begins with the second half of the places.
-  HWY_INLINE void piece(V v, T* const* to, int l, std::int64_t first) {
+  HWY_INLINE void piece(V v, const outputs_to& to, int l, std::int64_t first) {
     const V there = hn::LoadU(D(), to[l] + first);
     const bool odd = WithHalves && l % 2 == 0;
     compare(v, there, odd ? own_odd : own, odd ? others_odd : others);
   }
-  HWY_INLINE void narrow_piece(V v, T* const* to, int l, std::int64_t first) {
+  HWY_INLINE void narrow_piece(V v, const outputs_to& to, int l, std::int64_t first) {
     const bool odd = l % 2 == 0;
     compare(v, load_piece<W / 2>(to, l, first), odd ? own_end_odd : own_end, odd ? others_end_odd : others_end);
   }
-  HWY_INLINE void pair(V low, V high, T* const* to, std::int64_t offset) {
+  HWY_INLINE void pair(V low, V high, const outputs_to& to, std::int64_t offset) {
     const D d;
     if constexpr (Shared == 4) {
       const hn::Half<D> half;
@@ -219,7 +272,7 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
   with_memory<Line::k_shared, Line::k_has_halves> by;
   short_call<T> part = call;
   part.from.used = call.from.used / Line::S * Line::S;
-  Line::template lines<Swapped>(part, short_part::whole, by);
+  Line::template lines<Swapped>(part, by);
   run_parities all;
   bool same = true;
   if (const int rest = call.from.used - part.from.used; rest > 0) {
@@ -230,7 +283,7 @@ HWY_INLINE bool repeat_by(const short_call<T>& call, const parity_pair& to) {
     part.to = made;
     part.to_stride = scalars;
     to_memory<Line::k_shared, false> store;
-    Line::template lines<Swapped>(part, short_part::whole, store);
+    Line::template lines<Swapped>(part, store);
     // Signals before the rest are whole vectors in all.
     same = compare_run(made, call.to + (call.from.used - rest) * call.to_stride, rest * scalars, all);
   }
@@ -262,29 +315,31 @@ HWY_INLINE void fetch(const T* from, packed_vector<Swapped>& z) {
 template <class Line>
 struct in_registers {
   template <bool Swapped, class Sink>
-  static HWY_INLINE void lines(const short_call<T>& call, short_part part, Sink& sink) {
+  static HWY_INLINE void lines(const short_call<T>& call, Sink& sink) {
+    for (signal_groups<Line::S, Line::k_points> group(call); group.begin(call); group.next()) {
+      typename Line::template number<Swapped> x[Line::k_points];
+      Line::template load<Swapped>(group.from, x);
+      butterfly<Line::k_points>(x);
+      Line::template store<Swapped>(x, group.to, sink);
+    }
+  }
+
+  // One of two parts of `lines`.
+  template <bool Swapped, class Sink>
+  static HWY_INLINE void apart(const short_call<T>& call, bool second, Sink& sink) {
     using Z = typename Line::template number<Swapped>;
-    constexpr int S = Line::S, N = Line::k_points, k_scalars = sizeof(Z) / sizeof(T);
-    read_ahead ahead = call.ahead;
-    const group_of_signals<S> group(call);
-    for (int first = 0; first < call.from.used; first += S) {
-      const T* from[S];
-      T* to[S];
-      group.point(call, first, from, to);
-      ahead.step();
-      call.later.bring_all(first, HWY_MIN(first + S, call.from.used), call.turned ? 0 : 1);
+    constexpr int N = Line::k_points, k_scalars = sizeof(Z) / sizeof(T);
+    for (signal_groups<Line::S, N> group(call); group.begin(call); group.next()) {
       Z x[N];
-      T* const memory = call.between + first * 2 * N;
-      if (HWY_LIKELY(part != short_part::second)) Line::template load<Swapped>(from, x);
-      if (HWY_UNLIKELY(part == short_part::first)) {
+      T* const memory = call.between + group.first * 2 * N;
+      if (!second) {
+        Line::template load<Swapped>(group.from, x);
         for (int i = 0; i < N; ++i) keep(x[i], memory + i * k_scalars);
         continue;
       }
-      if (HWY_UNLIKELY(part == short_part::second)) {
-        for (int i = 0; i < N; ++i) fetch(memory + i * k_scalars, x[i]);
-      }
+      for (int i = 0; i < N; ++i) fetch(memory + i * k_scalars, x[i]);
       butterfly<N>(x);
-      Line::template store<Swapped>(x, to, sink);
+      Line::template store<Swapped>(x, group.to, sink);
     }
   }
 };
@@ -315,7 +370,7 @@ struct across : in_registers<across<N> > {
   }
 
   template <int Width, bool Swapped>
-  static HWY_INLINE void load_numbers(const T* const* from, int first, complex_vector* x) {
+  static HWY_INLINE void load_numbers(const inputs_from& from, int first, complex_vector* x) {
     V v[Width];
 #pragma GCC unroll 16
     for (int l = 0; l < Width; ++l) v[l] = load_piece<Width>(from, l, first);
@@ -328,13 +383,13 @@ struct across : in_registers<across<N> > {
   }
 
   template <bool Swapped>
-  static HWY_INLINE void load(const T* const* from, complex_vector* x) {
+  static HWY_INLINE void load(const inputs_from& from, complex_vector* x) {
     for_pieces([&](int first) HWY_ATTR { load_numbers<W, Swapped>(from, first, x); },
                [&](int first) HWY_ATTR { load_numbers<k_narrow, Swapped>(from, first, x); });
   }
 
   template <int Width, bool Swapped, class Sink>
-  static HWY_INLINE void store_numbers(const complex_vector* x, int first, T* const* to, Sink& sink) {
+  static HWY_INLINE void store_numbers(const complex_vector* x, int first, const outputs_to& to, Sink& sink) {
     V v[Width];
 #pragma GCC unroll 8
     for (int i = 0; i < Width / 2; ++i) {
@@ -353,7 +408,7 @@ struct across : in_registers<across<N> > {
   }
 
   template <bool Swapped, class Sink>
-  static HWY_INLINE void store(const complex_vector* x, T* const* to, Sink& sink) {
+  static HWY_INLINE void store(const complex_vector* x, const outputs_to& to, Sink& sink) {
     for_pieces([&](int first) HWY_ATTR { store_numbers<W, Swapped>(x, first, to, sink); },
                [&](int first) HWY_ATTR { store_numbers<k_narrow, Swapped>(x, first, to, sink); });
   }
@@ -385,7 +440,7 @@ struct packed : in_registers<packed<N> > {
   }
 
   template <bool Swapped>
-  static HWY_INLINE void load(const T* const* from, packed_vector<Swapped>* x) {
+  static HWY_INLINE void load(const inputs_from& from, packed_vector<Swapped>* x) {
     for_pieces([&](int first) HWY_ATTR {
       V v[S];
 #pragma GCC unroll 4
@@ -397,7 +452,7 @@ struct packed : in_registers<packed<N> > {
   }
 
   template <bool Swapped, class Sink>
-  static HWY_INLINE void store(const packed_vector<Swapped>* x, T* const* to, Sink& sink) {
+  static HWY_INLINE void store(const packed_vector<Swapped>* x, const outputs_to& to, Sink& sink) {
     for_pieces([&](int first) HWY_ATTR {
       V v[S];
 #pragma GCC unroll 4
@@ -421,12 +476,15 @@ using short_line = across<N>;
 // Runs short lines.
 template <class Line>
 void run_lines(const short_call<T>& call, short_part part) {
-  if (call.stream && Line::k_shared != 4 && !Line::k_ragged) {
+  to_memory<Line::k_shared, false> sink;
+  if (HWY_UNLIKELY(part != short_part::whole)) {
+    const bool second = part == short_part::second;
+    call.swapped ? Line::template apart<true>(call, second, sink) : Line::template apart<false>(call, second, sink);
+  } else if (call.stream && Line::k_shared != 4 && !Line::k_ragged) {
     to_memory<Line::k_shared, true> past_cache;
-    call.swapped ? Line::template lines<true>(call, part, past_cache) : Line::template lines<false>(call, part, past_cache);
+    call.swapped ? Line::template lines<true>(call, past_cache) : Line::template lines<false>(call, past_cache);
   } else {
-    to_memory<Line::k_shared, false> sink;
-    call.swapped ? Line::template lines<true>(call, part, sink) : Line::template lines<false>(call, part, sink);
+    call.swapped ? Line::template lines<true>(call, sink) : Line::template lines<false>(call, sink);
   }
 }
 

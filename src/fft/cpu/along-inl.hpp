@@ -32,6 +32,7 @@ void turn_rows(const T*, T*, std::int64_t, std::int64_t, const T*, bool) {}
 void encode_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&, const write_ahead<T>&) {}
 void sum_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&) {}
 std::uint64_t store_signals(const signals_of<T>&, T*, std::int64_t, bool) { return 0; }
+void stream_run(const T*, std::int64_t, T*) {}
 #else
 
 // ---- Transform ----
@@ -49,9 +50,10 @@ struct along {
   static constexpr int k_points = R1 * R2;
   static constexpr int k_chunks = R2 / L;  // vectors in a row of the input
   static constexpr int k_parts = R1 / L;   // vectors in a row of the output
+  static constexpr int k_between = k_parts * R2;
   static_assert(R1 % L == 0 && R2 % L == 0 && (S == 1 || S == 2 || S == 4));
 
-  static HWY_INLINE complex_vector load(const T* const* from, std::int64_t offset) {
+  static HWY_INLINE complex_vector load(const inputs_from& from, std::int64_t offset) {
     const D d;
     if constexpr (S == 1) {
       return deinterleave(hn::LoadU(d, from[0] + offset), hn::LoadU(d, from[0] + offset + W));
@@ -65,7 +67,7 @@ struct along {
   }
 
   template <bool Swapped>
-  static HWY_INLINE void first_step(const T* const* from, const T* HWY_RESTRICT twiddles, complex_vector* between) {
+  static HWY_INLINE void first_step(const inputs_from& from, const T* HWY_RESTRICT twiddles, complex_vector* between) {
     const D d;
 #pragma GCC unroll 8
     for (int c = 0; c < k_chunks; ++c) {
@@ -96,7 +98,7 @@ struct along {
   }
 
   template <bool Swapped, class Sink>
-  static HWY_INLINE void second_step(complex_vector* between, T* const* to, Sink& sink) {
+  static HWY_INLINE void second_step(complex_vector* between, const outputs_to& to, Sink& sink) {
 #pragma GCC unroll 8
     for (int p = 0; p < k_parts; ++p) {
       complex_vector* const v = between + p * R2;
@@ -111,31 +113,28 @@ struct along {
   }
 
   template <bool Swapped, class Sink>
-  static HWY_INLINE void lines(const short_call<T>& call, short_part part, Sink& sink) {
-    const D d;
-    constexpr int k_vectors_between = k_parts * R2;
-    read_ahead ahead = call.ahead;
-    const group_of_signals<S> group(call);
-    for (int first = 0; first < call.from.used; first += S) {
-      const T* from[S];
-      T* to[S];
-      group.point(call, first, from, to);
-      ahead.step();
-      call.later.bring_all(first, HWY_MIN(first + S, call.from.used), call.turned ? 0 : 1);
-      complex_vector between[k_vectors_between];
-      T* const memory = call.between + first / S * k_vectors_between * k_row;
-      if (HWY_LIKELY(part != short_part::second)) first_step<Swapped>(from, call.twiddles, between);
-      if (HWY_UNLIKELY(part == short_part::first)) {
-        for (int i = 0; i < k_vectors_between; ++i) {
-          hn::Store(between[i].re, d, memory + i * k_row);
-          hn::Store(between[i].im, d, memory + i * k_row + W);
-        }
+  static HWY_INLINE void lines(const short_call<T>& call, Sink& sink) {
+    const T* const twiddles = call.twiddles;
+    for (signal_groups<S, k_points> group(call); group.begin(call); group.next()) {
+      complex_vector between[k_between];
+      first_step<Swapped>(group.from, twiddles, between);
+      second_step<Swapped>(between, group.to, sink);
+    }
+  }
+
+  // One of two parts of `lines`.
+  template <bool Swapped, class Sink>
+  static HWY_INLINE void apart(const short_call<T>& call, bool second, Sink& sink) {
+    for (signal_groups<S, k_points> group(call); group.begin(call); group.next()) {
+      complex_vector between[k_between];
+      T* const memory = call.between + group.first / S * k_between * k_row;
+      if (!second) {
+        first_step<Swapped>(group.from, call.twiddles, between);
+        for (int i = 0; i < k_between; ++i) keep(between[i], memory + i * k_row);
         continue;
       }
-      if (HWY_UNLIKELY(part == short_part::second)) {
-        for (int i = 0; i < k_vectors_between; ++i) between[i] = complex_at(memory, i);
-      }
-      second_step<Swapped>(between, to, sink);
+      for (int i = 0; i < k_between; ++i) fetch(memory + i * k_row, between[i]);
+      second_step<Swapped>(between, group.to, sink);
     }
   }
 
@@ -536,6 +535,20 @@ HWY_INLINE void stream_signals(const signals_of<T>& of, T* to, std::int64_t firs
   run.add(parity, begin, set);
 }
 
+// Returns the scalars before the first whole vector of a run from `to` on.
+HWY_INLINE std::int64_t scalars_before_vectors(const T* to) {
+  constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
+  return static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
+}
+
+void stream_run(const T* from, std::int64_t scalars, T* to) {
+  const D d;
+  std::int64_t i = HWY_MIN(scalars, scalars_before_vectors(to));
+  std::memcpy(to, from, static_cast<std::size_t>(i) * sizeof(T));
+  for (; i + W <= scalars; i += W) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  std::memcpy(to + i, from + i, static_cast<std::size_t>(scalars - i) * sizeof(T));
+}
+
 // Returns the parity of what was stored, computed from the registers after their store.
 std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride, bool stream) {
   word_vector parity = hn::Zero(words());
@@ -544,22 +557,24 @@ std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride,
   const int sets = of.as_run ? 1 : sets_of_run(scalars, W);
   if ((stream || of.as_run) && stride == scalars && of.stride == scalars) {
     // One run, which may begin anywhere: whole vectors of it are stored past the cache.
-    constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
     const std::int64_t all = of.used * scalars, unit = of.as_run ? all : scalars;
-    const auto whole = static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
-    const std::int64_t first = stream ? HWY_MIN(whole, all) : 0;
-    const std::int64_t end = first + (all - first) / (2 * W) * (2 * W);
+    const std::int64_t first = stream ? HWY_MIN(scalars_before_vectors(to), all) : 0;
+    std::int64_t end = first + (all - first) / (2 * W) * (2 * W);
     if (sets != 1) {
       stream_signals(of, to, first, end, run);
     } else {
       stream ? store_vectors<true>(of.base + first, end - first, to + first, parity)
              : store_vectors<false>(of.base + first, end - first, to + first, parity);
+      if (end + W <= all) {
+        store_vector(of.base + end, to + end, stream, parity);
+        end += W;
+      }
       run.add(parity, first);
     }
-    run.add_scalars(store_rest(of.base, first, to), first, 0);
+    store_rest(of.base, first, to, run, 0);
     for (std::int64_t i = end; i < all;) {
       const std::int64_t place = i % unit, count = HWY_MIN(unit - place, all - i);
-      run.add_scalars(store_rest(of.base + i, count, to + i), count, place, static_cast<int>(i / scalars % sets));
+      store_rest(of.base + i, count, to + i, run, place, static_cast<int>(i / scalars % sets));
       i += count;
     }
     return run.done();
@@ -574,7 +589,7 @@ std::uint64_t store_signals(const signals_of<T>& of, T* to, std::int64_t stride,
       store_vectors<false>(from, pairs, at, parity);
     if (pairs < whole) store_vector(from + pairs, at + pairs, stream, parity);
     const std::int64_t before = of.as_run ? l * scalars : 0;
-    if (whole < scalars) run.add_scalars(store_rest(from + whole, scalars - whole, at + whole), scalars - whole, before + whole, l % sets);
+    if (whole < scalars) store_rest(from + whole, scalars - whole, at + whole, run, before + whole, l % sets);
     if (scalars == whole) continue;
     run.add(parity, before, l % sets);
     parity = hn::Zero(words());

@@ -176,6 +176,17 @@ bool along_line<T>::loads_in_order() const {
 }
 
 template <class T>
+bool along_line<T>::stores_in_order() const {
+  return shape_.columns == kernels<T>().lanes && shape_.first == shape_.columns;
+}
+
+template <class T>
+std::int64_t along_line<T>::signals_of_group() const {
+  const std::int64_t lanes = kernels<T>().lanes;
+  return by_groups_ ? lanes : is_short() ? std::max<std::int64_t>(1, lanes / shape_.columns) : 1;
+}
+
+template <class T>
 bool along_line<T>::keeps_to(int used) const {
   const int lanes = kernels<T>().lanes;
   if (by_groups_) return used % lanes == 0;
@@ -192,7 +203,7 @@ std::int64_t along_line<T>::signal_between(std::int64_t i) const {
 }
 
 template <class T>
-void along_line<T>::run(short_call<T> call, bool strikes, const striker<T>& strike) const {
+void along_line<T>::run(short_call<T>& call, bool strikes, const striker<T>& strike) const {
   core::aligned_buffer<T> work, pairs, between;
   if constexpr (inject::active_injector::enabled) {
     if (strikes) {
@@ -235,7 +246,7 @@ bool along_line<T>::repeats(short_call<T> call, const parity_pair& to) const {
   }
   call.twiddles = twins_.data();
   call.turned = true;
-  call.ahead = {};
+  call.ahead = nullptr;
   return kernels<T>().repeat_lines(call, to);
 }
 
@@ -243,7 +254,7 @@ template <class T>
 void along_line<T>::repeat(short_call<T> call) const {
   call.twiddles = twins_.data();
   call.turned = true;
-  call.ahead = {};
+  call.ahead = nullptr;
   if (by_groups_) {
     steps none;
     run_groups(
@@ -272,7 +283,7 @@ template <class T>
 void along_line<T>::run_short(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const {
   const auto& kernel = kernels<T>();
   const int groups = std::max(1, call.from.used * shape_.columns / kernel.lanes);
-  call.ahead.per_step = (call.ahead.lines() + groups - 1) / groups;
+  if (call.ahead != nullptr) call.ahead->spread(groups);
   if constexpr (inject::active_injector::enabled) {
     if (strikes) {
       kernel.short_lines(call, short_part::first);
@@ -289,28 +300,28 @@ void along_line<T>::run_short(short_call<T>& call, bool strikes, const striker<T
 
 // As many groups at a time as call.work has room for.
 template <class T>
-void along_line<T>::run_groups(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const {
+void along_line<T>::run_groups(const short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const {
   const auto& kernel = kernels<T>();
   const line<T>& transform = call.turned ? *second_ : *first_;
   const int all = call.from.used;
   const std::int64_t groups = (all + kernel.lanes - 1) / kernel.lanes, at_once = strikes ? groups : std::min(groups, call.groups);
   T* const x = call.work;
   T* const y = x + at_once * 2 * points_ * kernel.lanes;
-  read_ahead ahead = call.ahead;
-  ahead.per_step = (ahead.lines() + groups - 1) / groups;
+  if (call.ahead != nullptr) call.ahead->spread(groups);
   const auto used_lanes = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     if (!strikes) return;
     where == site::twiddle ? strike(where, step, data, scalars) : strike_lanes(data, all, strike, where, step);
   };
   const auto most = static_cast<int>(at_once * kernel.lanes);
+  short_call<T> part = call;
   for (int first = 0; first < all; first += most) {
-    call.from.used = std::min(most, all - first);
-    kernel.load_groups(call, x, ahead);
-    const T* const done = transform.run(x, y, call.swapped, {}, used_lanes, strikes, (call.from.used + kernel.lanes - 1) / kernel.lanes);
-    kernel.store_groups(call, done);
-    call.from.base += most * call.from.stride;
-    call.to += most * call.to_stride;
-    if (call.later.to != nullptr) call.later.to += most * call.later.stride;
+    part.from.used = std::min(most, all - first);
+    kernel.load_groups(part, x);
+    const T* const done = transform.run(x, y, call.swapped, {}, used_lanes, strikes, (part.from.used + kernel.lanes - 1) / kernel.lanes);
+    kernel.store_groups(part, done);
+    part.from.base += most * call.from.stride;
+    part.to += most * call.to_stride;
+    if (part.later.to != nullptr) part.later.to += most * call.later.stride;
   }
   if (strikes) {
     at.stage = stages_;
@@ -326,7 +337,7 @@ void along_line<T>::run_stages(short_call<T>& call, bool strikes, const striker<
   const int together = strikes ? call.from.used : 1;
   T* const x = call.work;
   T* const y = call.work + together * 2 * points_;
-  call.ahead.per_step = (call.ahead.lines() + call.from.used - 1) / call.from.used;
+  if (call.ahead != nullptr) call.ahead->spread(call.from.used);
   const auto in_turn = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     if (where == site::stage)
       strike(where, at.stage + step, data, scalars);
@@ -350,7 +361,7 @@ void along_line<T>::run_stages(short_call<T>& call, bool strikes, const striker<
       for (std::int64_t column = 0; column < n2; column += lanes)
         kernel.load_columns(from + 2 * column, 2 * n2, static_cast<int>(lanes), n1, x + 2 * (l * points_ + column * n1),
                             encoder<T>{.parity = false});
-      call.ahead.step();
+      if (call.ahead != nullptr) call.ahead->step();
       call.later.bring(first + l, 1);
     }
     T* const columns = step_of(*first_, x, y, together * n2 / lanes);

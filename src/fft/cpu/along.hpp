@@ -41,9 +41,9 @@ class along_line {
   along_line(const along_line&) = delete;
   along_line& operator=(const along_line&) = delete;
 
-  // Transforms call.from into call.to; fills in the tables of `call`. call.from.points is the number of complex numbers of an input.
-  // strikes: faults wait inside of the line. Then its steps run apart, each on all signals.
-  void run(short_call<T> call, bool strikes, const striker<T>& strike) const;
+  // Transforms call.from into call.to; fills in the tables of `call`, and for real lines its other parts. call.from.points is the number of
+  // complex numbers of an input. strikes: faults wait inside of the line. Then its steps run apart, each on all signals.
+  void run(short_call<T>& call, bool strikes, const striker<T>& strike) const;
 
   // For is_repeated lines, with a second table of factors and each signal in other lanes: `repeats` transforms again, groups and ragged
   // ones into call.pairs, and returns whether call.to has the same bits. `repeat` transforms into call.to.
@@ -56,6 +56,10 @@ class along_line {
 
   // Returns whether a short line is loaded in the order of memory, or one signal at a time.
   bool loads_in_order() const;
+  // Returns whether its results are stored in the order of memory.
+  bool stores_in_order() const;
+  // Returns how many signals a kernel transforms at a time.
+  std::int64_t signals_of_group() const;
   // Returns whether results go to no other rows of call.to than those of the signals.
   bool keeps_to(int used) const;
 
@@ -77,7 +81,7 @@ class along_line {
   core::aligned_buffer<T> make_twiddles() const;
   void run_complex(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_short(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
-  void run_groups(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
+  void run_groups(const short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_stages(short_call<T>& call, bool strikes, const striker<T>& strike, steps& at) const;
   void run_pairs(const signals_of<T>& from, T* to, std::int64_t stride, bool strikes, const striker<T>& strike, steps& at) const;
   core::aligned_buffer<T> struck_twiddles(const striker<T>& strike, steps& at) const;

@@ -20,9 +20,36 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET == HWY_SCALAR
-void load_groups(const short_call<T>&, T*, read_ahead&) {}
+void load_groups(const short_call<T>&, T*) {}
 void store_groups(const short_call<T>&, const T*) {}
 #else
+
+// The signals of a group: W of them from number `first` on. Beyond the last signal, the last one is read again.
+struct group_of_signals {
+  std::int64_t from_at[W], to_at[W];
+
+  explicit group_of_signals(const short_call<T>& call) {
+#pragma GCC unroll 16
+    for (int s = 0; s < W; ++s) {
+      const int which = call.turned ? W - 1 - s : s;
+      from_at[s] = which * call.from.stride;
+      to_at[s] = which * call.to_stride;
+    }
+  }
+  HWY_INLINE void point(const short_call<T>& call, int first, const T** from, T** to) const {
+    const T* const base = call.from.base + first * call.from.stride;
+    T* const results = call.to + first * call.to_stride;
+    if (HWY_LIKELY(first + W <= call.from.used)) {
+#pragma GCC unroll 16
+      for (int s = 0; s < W; ++s) from[s] = base + from_at[s];
+    } else {
+      const std::int64_t last = (call.from.used - 1 - first) * call.from.stride;
+      for (int s = 0; s < W; ++s) from[s] = base + (call.from.stride < 0 ? HWY_MAX(from_at[s], last) : HWY_MIN(from_at[s], last));
+    }
+#pragma GCC unroll 16
+    for (int s = 0; s < W; ++s) to[s] = results + to_at[s];
+  }
+};
 
 // Scalars from `first` on of W signals, to rows of a tile.
 template <int Width>
@@ -72,7 +99,7 @@ HWY_INLINE void for_pieces(std::int64_t scalars, Wide&& wide, Narrow&& narrow) {
 // Calls body(first, from, to, tile) for each group of signals, which begins with number `first`, and its tile.
 template <class Tile, class Body>
 HWY_INLINE void for_groups(const short_call<T>& call, Tile* tile, Body&& body) {
-  const group_of_signals<W> group(call);
+  const group_of_signals group(call);
   for (int first = 0; first < call.from.used; first += W, tile += 2 * call.from.points * W) {
     const T* from[W];
     T* to[W];
@@ -81,9 +108,9 @@ HWY_INLINE void for_groups(const short_call<T>& call, Tile* tile, Body&& body) {
   }
 }
 
-void load_groups(const short_call<T>& call, T* tiles, read_ahead& ahead) {
+void load_groups(const short_call<T>& call, T* tiles) {
   for_groups(call, tiles, [&](int first, const T* const* from, T* const*, T* tile) HWY_ATTR {
-    ahead.step();
+    if (call.ahead != nullptr) call.ahead->step();
     call.later.bring_all(first, HWY_MIN(first + W, call.from.used), call.turned ? 0 : 1);
     for_pieces(
         2 * call.from.points, [&](std::int64_t at) HWY_ATTR { turn_in<W>(from, at, tile); },

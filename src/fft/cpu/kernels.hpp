@@ -99,21 +99,42 @@ struct read_ahead {
     return {first, first + rounded, step - rounded, step, count * (rounded / k_line)};
   }
   std::int64_t lines() const { return now.lines + then.lines; }
+  // Brings all lines in so many steps, if that is not decided yet.
+  void spread(std::int64_t steps) {
+    if (per_step == 0) per_step = (lines() + steps - 1) / steps;
+  }
   void step() {
     for (std::int64_t i = per_step; i > 0; --i) {
-      if (now.lines == 0) {
-        if (then.lines == 0) return;
-        now = then;
-        then = {};
-      }
+      if (!begin_run()) return;
       __builtin_prefetch(now.next, 0, 2);
-      --now.lines;
-      now.next += k_line;
-      if (now.next == now.run_end) {
-        now.next += now.skip;
-        now.run_end += now.period;
-      }
+      advance(1);
     }
+  }
+  // The same for several butterflies at once.
+  void steps(std::int64_t count) {
+    for (std::int64_t left = count * per_step; left > 0 && begin_run();) {
+      const std::int64_t of_run = (now.run_end - now.next) / k_line, lines = left < of_run ? left : of_run;
+      const char* const end = now.next + lines * k_line;
+      for (const char* line = now.next; line != end; line += k_line) __builtin_prefetch(line, 0, 2);
+      advance(lines);
+      left -= lines;
+    }
+  }
+
+ private:
+  // Returns whether there are lines left.
+  bool begin_run() {
+    if (now.lines > 0) return true;
+    now = then;
+    then = {};
+    return now.lines > 0;
+  }
+  void advance(std::int64_t lines) {
+    now.lines -= lines;
+    now.next += lines * k_line;
+    if (now.next != now.run_end) return;
+    now.next += now.skip;
+    now.run_end += now.period;
   }
 };
 
@@ -209,7 +230,7 @@ struct short_call {
   bool stream = false;
   bool turned = false;  // a second computation of short lines: the signals of a vector lie in its lanes in reverse order
   // Memory brings these meanwhile: the next input, and the second half of `later`, if `turned` the first one.
-  read_ahead ahead;
+  read_ahead* ahead = nullptr;
   write_ahead<T> later;
 };
 
@@ -333,8 +354,8 @@ struct kernel_table {
   short_shape (*shape_of_short)(std::int64_t n);
   void (*short_lines)(const short_call<T>& call, short_part part);
   // Groups of W signals of any length, side by side in tiles, one tile after the other. Both ends are transposed in registers. load_groups
-  // brings `ahead` and a half of call.later meanwhile. store_groups stores signals up to a whole group; past the cache if call.stream.
-  void (*load_groups)(const short_call<T>& call, T* tiles, read_ahead& ahead);
+  // brings call.ahead and a half of call.later meanwhile. store_groups stores signals up to a whole group; past the cache if call.stream.
+  void (*load_groups)(const short_call<T>& call, T* tiles);
   void (*store_groups)(const short_call<T>& call, const T* tiles);
   // The middle of a longer line of n1 · n2 points, both multiples of W. x: tiles of n1 rows, whose lanes are the columns of the n1 × n2
   // matrix. y: tiles of n2 rows, whose lanes are its rows, after the products with `twiddles`, which has a row of real and imaginary parts
@@ -347,6 +368,9 @@ struct kernel_table {
   // Stores signals. Returns their parity as runs, or as one run, computed from the registers after their store. stream: past the cache, if
   // the signals are one run on both sides or `to` and the stride are whole vectors.
   std::uint64_t (*store_signals)(const signals_of<T>& of, T* to, std::int64_t stride, bool stream);
+
+  // Stores a run past the cache, without a parity.
+  void (*stream_run)(const T* from, std::int64_t scalars, T* to);
 
   // Transforms lines of at most k_longest_repeated points again and returns whether call.to has the same bits.
   bool (*repeat_lines)(const short_call<T>& call, const parity_pair& to);

@@ -41,6 +41,28 @@ HWY_INLINE void after_stores(word_vector& parity, const V& x, const V& y) {
 #endif
 }
 
+// The same around the store of one register, for parities in memory.
+template <class Register>
+HWY_INLINE void before_store(Register& x) {
+#if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
+  __asm__ volatile("" : "+v"(x.raw));
+#elif HWY_TARGET != HWY_EMU128 && HWY_ARCH_ARM
+  __asm__ volatile("" : "+w"(x.raw));
+#else
+  __asm__ volatile("" : "+m"(x));
+#endif
+}
+template <class Register>
+HWY_INLINE void after_store(const Register& x) {
+#if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
+  __asm__ volatile("" : : "v"(x.raw) : "memory");
+#elif HWY_TARGET != HWY_EMU128 && HWY_ARCH_ARM
+  __asm__ volatile("" : : "w"(x.raw) : "memory");
+#else
+  __asm__ volatile("" : : "m"(x) : "memory");
+#endif
+}
+
 // Forces later reads to load from memory instead of using values that the compiler holds in registers.
 HWY_INLINE void read_again() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
@@ -321,11 +343,21 @@ HWY_INLINE void store_vector(const T* from, T* to, bool stream, word_vector& par
   parity = hn::Xor(parity, hn::BitCast(words(), stored));
 }
 
-// Stores scalars that fill no vectors. Returns where they are, for a second read.
-HWY_INLINE const T* store_rest(const T* from, std::int64_t scalars, T* to) {
-  std::memcpy(to, from, static_cast<std::size_t>(scalars) * sizeof(T));
+// Stores scalars that fill no vectors, number `place` of a run and those after it: blocks of 128 bits, which join the parity as registers
+// after their store, and scalars, which join it from a second read. A call of the C library instead would wait for the stores before it.
+HWY_INLINE void store_rest(const T* from, std::int64_t scalars, T* to, run_parity& run, std::int64_t place, int set = 0) {
+  const hn::CappedTag<T, k_in_block> block;
+  std::int64_t i = 0;
+  for (; i + k_in_block <= scalars; i += k_in_block) {
+    auto stored = hn::LoadU(block, from + i);
+    before_store(stored);
+    hn::StoreU(stored, block, to + i);
+    after_store(stored);
+    run.add_block(stored, place + i, set);
+  }
+  for (std::int64_t j = i; j < scalars; ++j) to[j] = from[j];
   read_again();
-  return to;
+  if (i < scalars) run.add_scalars(to + i, scalars - i, place + i, set);
 }
 
 // ---- Parities of a tile ----

@@ -57,8 +57,10 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
   const tile_job<T> common = common_job(to, how);
   const strike_counts all{tiles_, 0};
   // Short lines without protection go from memory to memory in its order, which the processor prefetches better by itself (20 → 12 ms for
-  // 16384 lines of 256 points in f32), but not where several signals are loaded together and out of order (192 points 7.8 → 5.2).
-  const bool prefetches = how.protection != protection::off || common.along == nullptr || shape_.n[2] > k_longest_short ||
+  // 16384 lines of 256 points in f32), but not where several signals are loaded together and out of order (192 points 7.8 → 5.2), or where
+  // they are stored by parts.
+  const auto by_parts = [&] { return common.stream_run && !common.stream && !common.along->stores_in_order(); };
+  const bool prefetches = how.protection != protection::off || common.along == nullptr || shape_.n[2] > k_longest_short || by_parts() ||
                           (!common.along->loads_in_order() && is_past_cache<T>(shape_.output, how));
   memory_.lend([&](scratch_slots<T>& slots) {
     slots.prepare(how.threads, scratch_scalars_, false);

@@ -235,7 +235,7 @@ std::uint64_t store_run(const T* from, std::int64_t scalars, T* to) {
   store_vectors<false>(from, whole, to, parity);
   run_parity run;
   run.add(parity, 0);
-  run.add_scalars(store_rest(from + whole, scalars - whole, to + whole), scalars - whole, whole);
+  store_rest(from + whole, scalars - whole, to + whole, run, whole);
   return run.done();
 }
 

@@ -107,6 +107,14 @@ struct run_parity : run_words<T> {
     hn::StoreU(hn::Xor(hn::LoadU(d, to), made), d, to);
     this->has_second = this->has_second || set == 1;
   }
+  // Adds a register of k_in_block scalars from scalar `place` on.
+  template <class Register>
+  HWY_INLINE void add_block(Register made, std::int64_t place, int set = 0) {
+    const hn::CappedTag<word, k_in_block> d;
+    word* const to = this->lane[set] + place % W;
+    hn::StoreU(hn::Xor(hn::LoadU(d, to), hn::BitCast(d, made)), d, to);
+    this->has_second = this->has_second || set == 1;
+  }
   HWY_INLINE void add_scalars(const T* from, std::int64_t count, std::int64_t place, int set = 0) {
     this->run_words<T>::add(from, count, place, W, set);
   }

@@ -87,6 +87,8 @@ tile_worker<T>::~tile_worker() {
 
 template <class T>
 tile_result tile_worker<T>::process(const tile_job<T>& job) {
+  // The line in which the run of this tile ends and that of the next one begins is not stored past the cache, so it comes from memory.
+  if (job.stream_run && !job.stream) __builtin_prefetch(job.to.base + (job.used - 1) * job.to.lane + scalars_out(job) - 1, 1);
   T* done = nullptr;
   T* seals = job.to.seals == nullptr ? nullptr : mine_.seals.data();
   if (how_.protection == protection::off) {
@@ -163,11 +165,16 @@ tile_result tile_worker<T>::settled(const tile_job<T>& job) {
 // Transforms from memory to memory if nothing has to be verified or struck and no input is overwritten.
 template <class T>
 bool tile_worker<T>::store_at_once(const tile_job<T>& job) {
-  if (job.along == nullptr || how_.in_place || !job.along->keeps_to(job.used) || job.scale != 1 || inject::armed_sites(how_.injector) != 0)
-    return false;
-  // Signals that are no whole vectors cannot be stored past the cache, whole tiles can.
-  if (job.stream_run && !job.stream && scalars_out(job) % kernel_.lanes != 0) return false;
-  short_call<T> call = call_along(job);
+  if (job.along == nullptr || how_.in_place || job.scale != 1 || inject::armed_sites(how_.injector) != 0) return false;
+  short_call<T> call = call_along(job, mine_.y.data());
+  ahead_ = job.ahead;
+  call.ahead = &ahead_;
+  call.later = {};
+  if (job.stream_run && !job.stream && !job.along->stores_in_order()) {
+    stream_parts(job, call);
+    return true;
+  }
+  if (!job.along->keeps_to(job.used)) return false;
   call.to = job.to.base;
   call.to_stride = job.to.lane;
   call.stream = job.stream;
@@ -176,26 +183,45 @@ bool tile_worker<T>::store_at_once(const tile_job<T>& job) {
   return true;
 }
 
-// Returns the call for a tile, without its destination.
+// A run that does not begin at a vector goes past the cache by parts, which the stores that wait for memory take. Kernels of several
+// signals would store it by vectors of each in turn, half a line of memory at a time.
 template <class T>
-short_call<T> tile_worker<T>::call_along(const tile_job<T>& job) {
-  short_call<T> call;
-  call.from = given(job);
-  call.work = mine_.x.data();
-  call.groups = mine_.x.size() / (4 * job.transform->rows_in() * kernel_.lanes);
-  call.pairs = mine_.spare.data();
-  call.swapped = job.inverse;
-  call.ahead = job.ahead;
-  return call;
+void tile_worker<T>::stream_parts(const tile_job<T>& job, short_call<T>& call) {
+  constexpr std::int64_t k_part_bytes = 4096;
+  const std::int64_t together = job.along->signals_of_group(), signal = scalars_out(job);
+  const auto most = static_cast<int>(std::max<std::int64_t>(1, k_part_bytes / (together * signal * std::int64_t{sizeof(T)})) * together);
+  ahead_.spread((job.used + together - 1) / together);
+  const T* from = job.from.base;
+  T* to = job.to.base;
+  for (int first = 0; first < job.used; first += most, from += most * job.from.lane, to += most * signal) {
+    short_call<T> part = call;
+    part.from.base = from;
+    part.from.used = std::min(most, job.used - first);
+    job.along->run(part, false, [](auto&&...) {});
+    kernel_.stream_run(part.to, part.from.used * signal, to);
+  }
+  streamed_ = true;
+}
+
+// Returns the call for a tile whose results go to `to`, one after the other, and then to memory.
+template <class T>
+short_call<T> tile_worker<T>::call_along(const tile_job<T>& job, T* to) {
+  return {.from = given(job),
+          .to = to,
+          .to_stride = scalars_out(job),
+          .work = mine_.x.data(),
+          .groups = mine_.x.size() / (4 * job.transform->rows_in() * kernel_.lanes),
+          .pairs = mine_.spare.data(),
+          .swapped = job.inverse,
+          .later = later(job)};
 }
 
 template <class T>
 T* tile_worker<T>::transform_along(const tile_job<T>& job) {
   T* const done = mine_.y.data();
-  short_call<T> call = call_along(job);
-  call.to = done;
-  call.to_stride = scalars_out(job);
-  call.later = later(job);
+  short_call<T> call = call_along(job, done);
+  ahead_ = job.ahead;
+  call.ahead = &ahead_;
   bool strikes = false;
   const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     const std::int64_t of = where == site::stage ? job.along->stages() : where == site::twiddle ? job.along->twiddle_steps() : 1;
@@ -224,15 +250,11 @@ T* tile_worker<T>::transform_along(const tile_job<T>& job) {
 // Transforms again, with twins of all factors, and returns whether the results have the bits of `done`. The sums get the parities of both.
 template <class T>
 bool tile_worker<T>::repeats_along(const tile_job<T>& job, T* done, bool at_once) {
-  short_call<T> call = call_along(job);
-  call.to_stride = scalars_out(job);
-  call.later = later(job);
-  call.to = done;
-  if (at_once && job.check_scale == 1) return job.along->repeats(call, {mine_.output, mine_.input});
-  call.to = mine_.spare.data();
-  job.along->repeat(call);
-  if (job.check_scale != 1) scale_along(job, call.to, job.check_scale);
-  return kernel_.same_bits(done, call.to, job.used * scalars_out(job), {mine_.output, mine_.input});
+  if (at_once && job.check_scale == 1) return job.along->repeats(call_along(job, done), {mine_.output, mine_.input});
+  T* const again = mine_.spare.data();
+  job.along->repeat(call_along(job, again));
+  if (job.check_scale != 1) scale_along(job, again, job.check_scale);
+  return kernel_.same_bits(done, again, job.used * scalars_out(job), {mine_.output, mine_.input});
 }
 
 template <class T>

@@ -59,8 +59,9 @@ class tile_worker {
   T* transform_along(const tile_job<T>& job);
   bool repeats_along(const tile_job<T>& job, T* done, bool at_once);
   void scale_along(const tile_job<T>& job, T* signals, double factor);
-  short_call<T> call_along(const tile_job<T>& job);
+  short_call<T> call_along(const tile_job<T>& job, T* to);
   bool store_at_once(const tile_job<T>& job);
+  void stream_parts(const tile_job<T>& job, short_call<T>& call);
   void set_thresholds(const tile_job<T>& job);
   abft::finding verify(const tile_job<T>& job, T* done);
   abft::finding judge(const tile_job<T>& job, const T* done);
@@ -95,6 +96,7 @@ class tile_worker {
   bool special_[k_max_lanes] = {};
   std::uint64_t checks_ = 0;
   bool streamed_ = false;
+  read_ahead ahead_;  // of the tile that is being transformed
   const T* done_ = nullptr;
 };
 
