@@ -246,7 +246,6 @@ bool along_line<T>::repeats(short_call<T> call, const parity_pair& to) const {
   }
   call.twiddles = twins_.data();
   call.turned = true;
-  call.ahead = nullptr;
   return kernels<T>().repeat_lines(call, to);
 }
 
@@ -254,7 +253,6 @@ template <class T>
 void along_line<T>::repeat(short_call<T> call) const {
   call.twiddles = twins_.data();
   call.turned = true;
-  call.ahead = nullptr;
   if (by_groups_) {
     steps none;
     run_groups(

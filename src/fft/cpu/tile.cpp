@@ -60,6 +60,13 @@ std::int64_t scalars_out(const tile_job<T>& job) {
   return 2 * job.transform->rows_out();
 }
 
+// Returns how many groups of signals, each of which a kernel transforms at once, a tile has.
+template <class T>
+std::int64_t groups_of(const tile_job<T>& job) {
+  const std::int64_t group = job.along->signals_of_group();
+  return (job.used + group - 1) / group;
+}
+
 // Returns the lines of memory that a tile of such signals will be stored to.
 template <class T>
 write_ahead<T> later(const tile_job<T>& job) {
@@ -168,7 +175,6 @@ bool tile_worker<T>::store_at_once(const tile_job<T>& job) {
   if (job.along == nullptr || how_.in_place || job.scale != 1 || inject::armed_sites(how_.injector) != 0) return false;
   short_call<T> call = call_along(job, mine_.y.data());
   ahead_ = job.ahead;
-  call.ahead = &ahead_;
   call.later = {};
   if (job.stream_run && !job.stream && !job.along->stores_in_order()) {
     stream_parts(job, call);
@@ -190,7 +196,7 @@ void tile_worker<T>::stream_parts(const tile_job<T>& job, short_call<T>& call) {
   constexpr std::int64_t k_part_bytes = 4096;
   const std::int64_t together = job.along->signals_of_group(), signal = scalars_out(job);
   const auto most = static_cast<int>(std::max<std::int64_t>(1, k_part_bytes / (together * signal * std::int64_t{sizeof(T)})) * together);
-  ahead_.spread((job.used + together - 1) / together);
+  ahead_.spread(groups_of(job));
   const T* from = job.from.base;
   T* to = job.to.base;
   for (int first = 0; first < job.used; first += most, from += most * job.from.lane, to += most * signal) {
@@ -213,6 +219,7 @@ short_call<T> tile_worker<T>::call_along(const tile_job<T>& job, T* to) {
           .groups = mine_.x.size() / (4 * job.transform->rows_in() * kernel_.lanes),
           .pairs = mine_.spare.data(),
           .swapped = job.inverse,
+          .ahead = &ahead_,
           .later = later(job)};
 }
 
@@ -221,7 +228,8 @@ T* tile_worker<T>::transform_along(const tile_job<T>& job) {
   T* const done = mine_.y.data();
   short_call<T> call = call_along(job, done);
   ahead_ = job.ahead;
-  call.ahead = &ahead_;
+  // Both computations of signals ask for the next ones.
+  if (job.repeated) ahead_.spread(2 * groups_of(job));
   bool strikes = false;
   const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     const std::int64_t of = where == site::stage ? job.along->stages() : where == site::twiddle ? job.along->twiddle_steps() : 1;
