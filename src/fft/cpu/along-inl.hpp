@@ -32,7 +32,6 @@ void turn_rows(const T*, T*, std::int64_t, std::int64_t, const T*, bool) {}
 void encode_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&, const write_ahead<T>&) {}
 void sum_signals(const signals_of<T>&, const along_weights<T>&, lane_sums&) {}
 std::uint64_t store_signals(const signals_of<T>&, T*, std::int64_t, bool) { return 0; }
-void stream_run(const T*, std::int64_t, T*) {}
 #else
 
 // ---- Transform ----
@@ -533,20 +532,6 @@ HWY_INLINE void stream_signals(const signals_of<T>& of, T* to, std::int64_t firs
     take(high);
   }
   run.add(parity, begin, set);
-}
-
-// Returns the scalars before the first whole vector of a run from `to` on.
-HWY_INLINE std::int64_t scalars_before_vectors(const T* to) {
-  constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
-  return static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
-}
-
-void stream_run(const T* from, std::int64_t scalars, T* to) {
-  const D d;
-  std::int64_t i = HWY_MIN(scalars, scalars_before_vectors(to));
-  std::memcpy(to, from, static_cast<std::size_t>(i) * sizeof(T));
-  for (; i + W <= scalars; i += W) hn::Stream(hn::LoadU(d, from + i), d, to + i);
-  std::memcpy(to + i, from + i, static_cast<std::size_t>(scalars - i) * sizeof(T));
 }
 
 // Returns the parity of what was stored, computed from the registers after their store.

@@ -360,6 +360,20 @@ HWY_INLINE void store_rest(const T* from, std::int64_t scalars, T* to, run_parit
   if (i < scalars) run.add_scalars(to + i, scalars - i, place + i, set);
 }
 
+// Returns the scalars before the first whole vector of a run from `to` on.
+HWY_INLINE std::int64_t scalars_before_vectors(const T* to) {
+  constexpr auto bytes = static_cast<std::uintptr_t>(W) * sizeof(T);
+  return static_cast<std::int64_t>((bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(T));
+}
+
+void stream_run(const T* from, std::int64_t scalars, T* to) {
+  const D d;
+  std::int64_t i = HWY_MIN(scalars, scalars_before_vectors(to));
+  std::memcpy(to, from, static_cast<std::size_t>(i) * sizeof(T));
+  for (; i + W <= scalars; i += W) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  std::memcpy(to + i, from + i, static_cast<std::size_t>(scalars - i) * sizeof(T));
+}
+
 // ---- Parities of a tile ----
 
 std::uint64_t join_rows(const T* tile, std::int64_t first, std::int64_t last) {

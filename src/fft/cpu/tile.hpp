@@ -96,7 +96,7 @@ class tile_worker {
   bool special_[k_max_lanes] = {};
   std::uint64_t checks_ = 0;
   bool streamed_ = false;
-  read_ahead ahead_;  // of the tile that is being transformed
+  read_ahead ahead_;  // a tile that is transformed brings it
   const T* done_ = nullptr;
 };
 
