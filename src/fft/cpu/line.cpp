@@ -21,13 +21,13 @@ void append(std::vector<T>& to, const std::complex<W>& z) {
   to.push_back(static_cast<T>(z.imag()));
 }
 
-// Returns the radices of n in the order of the stages: powers of two by 8, then 4s or a 2 for the rest, then odd primes.
+// Returns the radices of n in the order of the stages: powers of two by the fewest stages of at most 16, then odd primes.
 std::vector<int> radices(std::int64_t n) {
   std::vector<int> found;
   int twos = 0;
   for (; n % 2 == 0; n /= 2) ++twos;
-  while (twos > 0) {
-    const int bits = twos % 3 == 0 ? 3 : twos == 1 ? 1 : 2;
+  for (int stages = (twos + 3) / 4; stages > 0; --stages) {
+    const int bits = (twos + stages - 1) / stages;
     found.push_back(1 << bits);
     twos -= bits;
   }

@@ -118,6 +118,40 @@ HWY_INLINE void butterfly_of_coprime(Z* x) {
   }
 }
 
+// Columns of a 4 × 4 matrix, factors e^{−2πi jk/16}, rows. Calls load(j) and store(k, z) for each number once: a column is loaded when it is
+// computed, since 16 numbers take all registers.
+template <class Z, class Load, class Store>
+HWY_INLINE void butterfly_16(const Load& load, const Store& store) {
+  constexpr auto h = static_cast<T>(0.70710678118654752440L);
+  constexpr auto c = static_cast<T>(0.92387953251128675613L), s = static_cast<T>(0.38268343236508977173L);
+  Z x[16];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) x[j + 4 * i] = load(j + 4 * i);
+    butterfly_4(x[j], x[j + 4], x[j + 8], x[j + 12]);
+    if (j == 1) {
+      x[5] = times(x[5], c, -s);
+      x[9] = times(h, minus_i(x[9], x[9]));
+      x[13] = times(x[13], s, -c);
+    } else if (j == 2) {
+      x[6] = times(h, minus_i(x[6], x[6]));
+      x[10] = times_minus_i(x[10]);
+      x[14] = times(-h, plus_i(x[14], x[14]));
+    } else if (j == 3) {
+      x[7] = times(x[7], s, -c);
+      x[11] = times(-h, plus_i(x[11], x[11]));
+      x[15] = times(x[15], -c, s);
+    }
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) {
+    butterfly_4(x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) store(k + 4 * i, x[4 * k + i]);
+  }
+}
+
 template <int R, class Z>
 HWY_INLINE void butterfly(Z* x) {
   [[maybe_unused]] constexpr auto h = static_cast<T>(0.70710678118654752440L);
@@ -184,26 +218,8 @@ HWY_INLINE void butterfly(Z* x) {
 #pragma GCC unroll 12
     for (int k = 0; k < 12; ++k) x[k] = y[k];
   } else if constexpr (R == 16) {
-    // Columns of a 4 × 4 matrix, factors e^{−2πi jk/16}, rows.
-    constexpr auto c = static_cast<T>(0.92387953251128675613L), s = static_cast<T>(0.38268343236508977173L);
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) butterfly_4(x[j], x[j + 4], x[j + 8], x[j + 12]);
-    x[5] = times(x[5], c, -s);
-    x[6] = times(h, minus_i(x[6], x[6]));
-    x[7] = times(x[7], s, -c);
-    x[9] = times(h, minus_i(x[9], x[9]));
-    x[10] = times_minus_i(x[10]);
-    x[11] = times(-h, plus_i(x[11], x[11]));
-    x[13] = times(x[13], s, -c);
-    x[14] = times(-h, plus_i(x[14], x[14]));
-    x[15] = times(x[15], -c, s);
     Z y[16];
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      butterfly_4(x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]);
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) y[k + 4 * i] = x[4 * k + i];
-    }
+    butterfly_16<Z>([&](int j) HWY_ATTR { return x[j]; }, [&](int k, const Z& z) HWY_ATTR { y[k] = z; });
 #pragma GCC unroll 16
     for (int k = 0; k < 16; ++k) x[k] = y[k];
   } else {
@@ -224,6 +240,22 @@ HWY_INLINE void butterfly(Z* x) {
   }
 }
 
+// Rows that are `step` scalars apart. Few registers address them all: the columns of butterfly_16 begin one row apart, and their rows lie a
+// quarter of the butterfly apart.
+template <int R>
+struct rows_apart {
+  static constexpr int k_quarter = R == 16 ? 4 : R == 8 ? 2 : 1;
+  std::int64_t one, quarter, half, three;
+
+  explicit rows_apart(std::int64_t step) : one(step), quarter(k_quarter * step), half(2 * quarter), three(3 * quarter) {}
+  template <class P>
+  HWY_INLINE P* at(P* first, int j) const {
+    P* const column = first + j % k_quarter * one;
+    const int part = j / k_quarter;
+    return part == 0 ? column : part == 1 ? column + quarter : part == 2 ? column + half : column + three;
+  }
+};
+
 // Swapped is known at compile time, so that NEON loads and stores the two halves of a row by one instruction.
 template <int R, bool Twiddle, bool Swapped>
 HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, std::int64_t tiles,
@@ -231,8 +263,7 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
   const D d;
   constexpr std::int64_t re = Swapped ? W : 0, im = W - re;
   const std::int64_t m = n / (s * R);
-  const std::int64_t from_step = s * m * k_row;
-  const std::int64_t to_step = s * k_row;
+  const rows_apart<R> in(s * m * k_row), out(s * k_row);
   for (std::int64_t i = 0; i < m; ++i) {
     const T* HWY_RESTRICT w = twiddles + 2 * (R - 1) * i;
     // A short line has a butterfly or a few of them for each i, so what begins an i is done for all tiles.
@@ -241,17 +272,27 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
       T* to = y + (t * n + s * R * i) * k_row;
       for (std::int64_t q = 0; q < s; ++q, from += k_row, to += k_row) {
         ahead.step();
-        complex_vector v[R];
-#pragma GCC unroll 8
-        for (int j = 0; j < R; ++j) v[j] = {hn::Load(d, from + j * from_step + re), hn::Load(d, from + j * from_step + im)};
-        butterfly<R>(v);
-#pragma GCC unroll 8
-        for (int k = 0; k < R; ++k) {
+        const auto load = [&](int j) HWY_ATTR {
+          const T* row = in.at(from, j);
+          return complex_vector{hn::Load(d, row + re), hn::Load(d, row + im)};
+        };
+        const auto store = [&](int k, complex_vector z) HWY_ATTR {
           if constexpr (Twiddle) {
-            if (k > 0) v[k] = times(v[k], hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
+            if (k > 0) z = times(z, hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
           }
-          hn::Store(v[k].re, d, to + k * to_step + re);
-          hn::Store(v[k].im, d, to + k * to_step + im);
+          T* row = out.at(to, k);
+          hn::Store(z.re, d, row + re);
+          hn::Store(z.im, d, row + im);
+        };
+        if constexpr (R == 16) {
+          butterfly_16<complex_vector>(load, store);
+        } else {
+          complex_vector v[R];
+#pragma GCC unroll 8
+          for (int j = 0; j < R; ++j) v[j] = load(j);
+          butterfly<R>(v);
+#pragma GCC unroll 8
+          for (int k = 0; k < R; ++k) store(k, v[k]);
         }
       }
     }
@@ -367,6 +408,7 @@ void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, std::int
     case 2: return even_stage_of<2>(x, y, n, s, tiles, twiddles, swapped, ahead);
     case 4: return even_stage_of<4>(x, y, n, s, tiles, twiddles, swapped, ahead);
     case 8: return even_stage_of<8>(x, y, n, s, tiles, twiddles, swapped, ahead);
+    case 16: return even_stage_of<16>(x, y, n, s, tiles, twiddles, swapped, ahead);
     default: break;
   }
   for (std::int64_t t = 0; t < tiles; ++t, x += n * k_row, y += n * k_row) {
