@@ -286,7 +286,9 @@ bool volume_run<T>::turning_tile(std::int64_t plane, std::int64_t column, tile_w
     job.from.seals = outer_seals_at(column, plane);
   } else {
     job.from = source(1, 0, column);
-    job.ahead = next_columns(job.from, column);
+    // The columns of a long line lie a power of two apart more often than not. Brought ahead they displace each other, and the tile that is
+    // computed (docs/notebook/fft.md, "Long lines").
+    if (!at_.long_line) job.ahead = next_columns(job.from, column);
   }
   job.to.base = rows_at(place_of(plane, worker), column);
   job.to.seals = seals_at(plane, column, 0);
