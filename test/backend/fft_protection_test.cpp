@@ -365,14 +365,21 @@ TYPED_TEST(fft_protection, a_sealed_tile_may_not_change_before_it_is_loaded_agai
 
 // One tile of lines of 32 points through a worker, with factors between passes.
 template <class T>
-cpu::tile_result process(double scale, double check_scale, const std::vector<T>& coarse, const std::vector<T>& check) {
+cpu::tile_result process(double scale, double check_scale, const std::vector<T>& factors, const std::vector<T>& check) {
   constexpr std::int64_t n = 32;
   const int lanes = kernels<T>().lanes;
   const line<T> by(form::complex, n, 1, true);
   const auto in = test::noise<T>(2 * n * lanes, 3);
   std::vector<T> out(in.size());
-  core::aligned_buffer<T> fine(2 * n * lanes);
-  for (std::int64_t j = 0; j < 2 * n; ++j) std::fill_n(fine.data() + j * lanes, lanes, static_cast<T>(1 - j % 2));
+  // Row j of a table has factor j in all lanes.
+  const auto rows_of = [&](const std::vector<T>& of) {
+    core::aligned_buffer<T> made(2 * n * lanes);
+    for (std::int64_t j = 0; j < 2 * n; ++j) std::fill_n(made.data() + j * lanes, lanes, of[static_cast<std::size_t>(j)]);
+    return made;
+  };
+  const core::aligned_buffer<T> far = rows_of(factors), far_again = rows_of(check);
+  core::aligned_buffer<T> near(2 * lanes);
+  for (std::int64_t j = 0; j < 2; ++j) std::fill_n(near.data() + j * lanes, lanes, static_cast<T>(1 - j));
   inject::active_injector injector(nullptr, fft::site::table());
   const run::settings how{.throw_on_uncorrectable = false};
   run::recorder seen("", backend::cpu, "", how, injector);
@@ -387,8 +394,8 @@ cpu::tile_result process(double scale, double check_scale, const std::vector<T>&
   job.rows_stored = n;
   job.scale = one.scale;
   job.check_scale = one.check_scale;
-  job.factors = {coarse.data(), fine.data()};
-  job.check = {check.data(), fine.data()};
+  job.factors = {far.data(), near.data(), 0};
+  job.check = {far_again.data(), near.data(), 0};
   return cpu::tile_worker<T>(one, all, mine, 0).process(job);
 }
 

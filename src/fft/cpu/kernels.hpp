@@ -54,18 +54,27 @@ struct encoder {
   bool parity = true;  // the load also computes the parity of its source
 };
 
+// Twiddle factors between two passes: row j of a tile has far[j >> shift] · near[j mod 2^shift], which are rows of a tile themselves.
+template <class T>
+struct row_factors {
+  const T* far = nullptr;
+  const T* near = nullptr;
+  int shift = 0;
+};
+
 // The output side of a line: the weights serve both vectors at once (fft/tables/weights.hpp). The sums are (sum over the first half of the
 // rows) plus and minus (sum over the second half). A row has 2 weights (re, im) if the check is complex-linear, otherwise 4 (the
-// contribution of the real part to re and im of the sum, then that of the imaginary part). If `coarse` is set, the sum removes the twiddle
-// factors from the rows (see twiddle_rows).
+// contribution of the real part to re and im of the sum, then that of the imaginary part). If `factors` are set, the sum removes them from
+// the rows, and unless `seals` is null seals the rows as seal_blocks does, whose number is a multiple of 2W then.
 template <class T>
 struct output_sum {
   const T* weights = nullptr;
   bool general = false;
   lane_sums* sums = nullptr;
-  const T* coarse = nullptr;
-  const T* fine = nullptr;
+  row_factors<T> factors = {};
   bool swapped = false;
+  T* seals = nullptr;
+  int used = 0;  // lanes that are sealed
 };
 
 // Prefetches memory into the second-level cache while a tile is transformed: runs of contiguous bytes, `period` bytes from one to the
@@ -309,10 +318,12 @@ struct kernel_table {
   // Row j of y becomes row j of x times w[j / same] (or its conjugate), where w is a table of complex numbers; `rows` is a multiple of
   // `same`. Rows `rows` … `padded` − 1 become zero.
   void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, std::int64_t same, bool swapped);
-  // Multiplies row j by coarse[j] · fine[j][lane], the twiddle factors between the two passes of a large transform, or by their conjugates.
-  // Unless `seals` is null, seals the results as seal_blocks does.
-  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped, int used,
+  // Multiplies rows by the twiddle factors between the two passes of a large transform, or by their conjugates. Unless `seals` is null,
+  // seals the results as seal_blocks does.
+  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const row_factors<T>& factors, bool conjugate, bool swapped, int used,
                        T* seals);
+  // The last stage of n points, of an even radix, and these products. n / radix is a multiple of 2^factors.shift.
+  void (*twiddled_stage)(int radix, const T* x, T* y, std::int64_t n, const row_factors<T>& factors, bool swapped, read_ahead& ahead);
   void (*scale_rows)(T* tile, std::int64_t rows, T factor);
   // Rows k·same … (k + 1)·same − 1 of y become the `same` rows of x from row order[k]·same on.
   void (*permute_rows)(const T* x, T* y, std::int64_t groups, std::int64_t same, const std::int64_t* order);

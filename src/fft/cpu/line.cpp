@@ -268,6 +268,11 @@ template <class T>
 T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swapped, steps& at, read_ahead& ahead,
                        const striker<T>& strike) const {
   for (const stage& now : stages) {
+    if (at.to != nullptr && &now == &stages.back()) {
+      run_stage(now, x, now.rows, at.to, now.rows, at, strike,
+                [&](const T*, const T*) { kernels<T>().twiddled_stage(now.radix, x, at.to, now.rows, at.factors, swapped, ahead); });
+      return at.to;
+    }
     run_stage(now, x, now.rows, y, now.rows, at, strike, [&](const T* factors, const T* roots) {
       kernels<T>().stage(now.radix, x, y, now.rows, now.s, at.tiles, factors, roots, swapped, ahead);
     });
@@ -309,13 +314,36 @@ T* line<T>::convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead&
 }
 
 template <class T>
+bool line<T>::multiplies_at_last(const row_factors<T>& factors) const {
+  if (form_ != form::complex || convolution_.padded > 0 || plan_.empty()) return false;
+  const stage& last = plan_.back();
+  // The sums of such tiles seal them.
+  return last.radix % 2 == 0 && (last.s >> factors.shift << factors.shift) == last.s && last.rows % (2 * kernels<T>().lanes) == 0;
+}
+
+template <class T>
 T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors, std::int64_t tiles) const {
-  ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines() / butterflies_ + 1 : ahead.lines();
-  const auto& kernel = kernels<T>();
-  if (form_ == form::real_forward) swapped = false;
   steps at;
   at.strikes_factors = strikes_factors;
   at.tiles = tiles;
+  return run_all(x, y, swapped, ahead, strike, at);
+}
+
+template <class T>
+T* line<T>::run_to(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors,
+                   const row_factors<T>& factors, T* to) const {
+  steps at;
+  at.strikes_factors = strikes_factors;
+  at.factors = factors;
+  at.to = to;
+  return run_all(x, y, swapped, ahead, strike, at);
+}
+
+template <class T>
+T* line<T>::run_all(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, steps& at) const {
+  ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines() / butterflies_ + 1 : ahead.lines();
+  const auto& kernel = kernels<T>();
+  if (form_ == form::real_forward) swapped = false;
   const bool odd = has_odd_reals();
   const auto real_stage = [&](T* from, T* to) {
     const bool inverse = form_ == form::real_inverse;

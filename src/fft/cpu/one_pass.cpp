@@ -62,11 +62,10 @@ void one_pass<T>::run(const void* in, void* out, const transform_args& how) cons
   const strike_counts all{tiles_, 0};
   // Short lines without protection go from memory to memory in its order, which the processor prefetches better by itself (20 → 12 ms for
   // 16384 lines of 256 points in f32), but not where several signals are loaded together and out of order (192 points 7.8 → 5.2).
-  const bool prefetches =
-      common.along == nullptr
-          ? line_.rows_in() * 2 * kernels<T>().lanes * static_cast<std::int64_t>(sizeof(T)) < k_least_unfetched_bytes
-          : how.protection != protection::off || shape_.n[2] > k_longest_short ||
-                (!common.along->loads_in_order() && is_past_cache<T>(shape_.output, how));
+  const bool prefetches = common.along == nullptr
+                              ? line_.rows_in() * 2 * kernels<T>().lanes * static_cast<std::int64_t>(sizeof(T)) < k_least_unfetched_bytes
+                              : how.protection != protection::off || shape_.n[2] > k_longest_short ||
+                                    (!common.along->loads_in_order() && is_past_cache<T>(shape_.output, how));
   memory_.lend([&](scratch_slots<T>& slots) {
     slots.prepare(how.threads, scratch_scalars_, false);
     const crew<T> workers{how, all, slots, how.threads};

@@ -118,8 +118,8 @@ HWY_INLINE void butterfly_of_coprime(Z* x) {
   }
 }
 
-// Columns of a 4 × 4 matrix, factors e^{−2πi jk/16}, rows. Calls load(j) and store(k, z) for each number once: a column is loaded when it is
-// computed, since 16 numbers take all registers.
+// Columns of a 4 × 4 matrix, factors e^{−2πi jk/16}, rows. Calls load(j) and store(k, z) for each number once: a column is loaded when it
+// is computed, since 16 numbers take all registers.
 template <class Z, class Load, class Store>
 HWY_INLINE void butterfly_16(const Load& load, const Store& store) {
   constexpr auto h = static_cast<T>(0.70710678118654752440L);
@@ -240,6 +240,21 @@ HWY_INLINE void butterfly(Z* x) {
   }
 }
 
+// Calls load(j) for each number of a butterfly and store(k, z) for each result.
+template <int R, class Load, class Store>
+HWY_INLINE void each_of_butterfly(const Load& load, const Store& store) {
+  if constexpr (R == 16) {
+    butterfly_16<complex_vector>(load, store);
+  } else {
+    complex_vector v[R];
+#pragma GCC unroll 8
+    for (int j = 0; j < R; ++j) v[j] = load(j);
+    butterfly<R>(v);
+#pragma GCC unroll 8
+    for (int k = 0; k < R; ++k) store(k, v[k]);
+  }
+}
+
 // Rows that are `step` scalars apart. Few registers address them all: the columns of butterfly_16 begin one row apart, and their rows lie a
 // quarter of the butterfly apart.
 template <int R>
@@ -284,18 +299,49 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
           hn::Store(z.re, d, row + re);
           hn::Store(z.im, d, row + im);
         };
-        if constexpr (R == 16) {
-          butterfly_16<complex_vector>(load, store);
-        } else {
-          complex_vector v[R];
-#pragma GCC unroll 8
-          for (int j = 0; j < R; ++j) v[j] = load(j);
-          butterfly<R>(v);
-#pragma GCC unroll 8
-          for (int k = 0; k < R; ++k) store(k, v[k]);
-        }
+        each_of_butterfly<R>(load, store);
       }
     }
+  }
+}
+
+template <int R, bool Swapped>
+void twiddled_stage_of(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, const row_factors<T>& factors, read_ahead& ahead) {
+  const D d;
+  constexpr std::int64_t re = Swapped ? W : 0, im = W - re;
+  const std::int64_t s = n / R, period = std::int64_t{1} << factors.shift;
+  const rows_apart<R> rows(s * k_row), far(s / period * k_row);
+  const T* far_rows = factors.far;
+  for (std::int64_t q = 0; q < s; far_rows += k_row) {
+    const T* near_row = factors.near;
+    for (const std::int64_t end = q + period; q < end; ++q, x += k_row, y += k_row, near_row += k_row) {
+      ahead.step();
+      const auto load = [&](int j) HWY_ATTR {
+        const T* row = rows.at(x, j);
+        return complex_vector{hn::Load(d, row + re), hn::Load(d, row + im)};
+      };
+      const auto store = [&](int k, const complex_vector& z) HWY_ATTR {
+        const T* const w = far.at(far_rows, k);
+        const complex_vector f = times(complex_at(near_row, 0), hn::Load(d, w), hn::Load(d, w + W));
+        const complex_vector made = times(z, f.re, f.im);
+        T* const row = rows.at(y, k);
+        hn::Store(made.re, d, row + re);
+        hn::Store(made.im, d, row + im);
+      };
+      each_of_butterfly<R>(load, store);
+    }
+  }
+}
+
+void twiddled_stage(int radix, const T* x, T* y, std::int64_t n, const row_factors<T>& factors, bool swapped, read_ahead& ahead) {
+  const auto run = [&]<int R>() {
+    return swapped ? twiddled_stage_of<R, true>(x, y, n, factors, ahead) : twiddled_stage_of<R, false>(x, y, n, factors, ahead);
+  };
+  switch (radix) {
+    case 2: return run.template operator()<2>();
+    case 4: return run.template operator()<4>();
+    case 8: return run.template operator()<8>();
+    default: return run.template operator()<16>();
   }
 }
 
@@ -441,7 +487,7 @@ void multiply_rows(const T* x, T* y, std::int64_t rows, std::int64_t padded, con
   for (std::int64_t i = rows * k_row; i < padded * k_row; i += W) hn::Store(hn::Zero(d), d, y + i);
 }
 
-void twiddle_rows(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped, int used, T* seals) {
+void twiddle_rows(const T* x, T* y, std::int64_t rows, const row_factors<T>& factors, bool conjugate, bool swapped, int used, T* seals) {
   const D d;
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
@@ -449,8 +495,7 @@ void twiddle_rows(const T* x, T* y, std::int64_t rows, const T* coarse, const T*
     const std::int64_t end = HWY_MIN(rows, group + W);
     word_vector seal = hn::Zero(words());
     for (std::int64_t j = group; j < end; ++j) {
-      const complex_vector near = {hn::Load(d, fine + j * k_row), hn::Load(d, fine + j * k_row + W)};
-      complex_vector w = times(near, hn::Set(d, coarse[2 * j]), hn::Set(d, coarse[2 * j + 1]));
+      complex_vector w = factor_of(factors, j);
       if (conjugate) w.im = hn::Neg(w.im);
       const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
       const complex_vector z = times(v, w.re, w.im);

@@ -101,20 +101,20 @@ void volume<T>::make_lines(bool protect) {
 
 template <class T>
 void volume<T>::make_factors(factor_tables& made) const {
-  const std::int64_t n = shape_.n[2];
-  made.fine = core::aligned_buffer<T>(layout_.n[1] * 2 * lanes_);
-  for (std::int64_t k = 0; k < layout_.n[1]; ++k) {
-    for (int l = 0; l < lanes_; ++l) {
-      const auto w = root_of_unity<wide<T>>(k * l, n);
-      made.fine[(2 * k) * lanes_ + l] = static_cast<T>(w.real());
-      made.fine[(2 * k + 1) * lanes_ + l] = static_cast<T>(w.imag());
-    }
-  }
-  for (std::int64_t first = 0; first < layout_.width; first += lanes_) {
-    for (std::int64_t k = 0; k < layout_.n[1]; ++k) {
-      const auto w = root_of_unity<wide<T>>(first * k, n);
-      made.coarse.push_back(static_cast<T>(w.real()));
-      made.coarse.push_back(static_cast<T>(w.imag()));
+  // Tables of about 2 √n₁ rows stay in the first-level cache.
+  while (std::int64_t{4} << 2 * made.shift <= layout_.n[1]) ++made.shift;
+  made.near = std::int64_t{1} << made.shift;
+  made.far = ceil_div(layout_.n[1], made.near);
+  made.rows = core::large_buffer<T>(layout_.columns * (made.far + made.near) * 2 * lanes_);
+  T* next = made.rows.data();
+  for (std::int64_t first = 0; first < layout_.columns * lanes_; first += lanes_) {
+    for (std::int64_t row = 0; row < made.far + made.near; ++row, next += 2 * lanes_) {
+      const std::int64_t k = row < made.far ? row * made.near : row - made.far;
+      for (int l = 0; l < lanes_; ++l) {
+        const auto w = root_of_unity<wide<T>>(k * (first + l), shape_.n[2]);
+        next[l] = static_cast<T>(w.real());
+        next[lanes_ + l] = static_cast<T>(w.imag());
+      }
     }
   }
 }

@@ -111,13 +111,19 @@ class volume final : public transform {
   template <class U>
   friend class volume_run;  // the passes over a signal
 
-  // Twiddle factors of the long line: `coarse` for the first lane of each tile, `fine` from there to the other lanes.
+  // Twiddle factors of the long line: for each tile, the rows of row_factors::far, then those of row_factors::near.
   struct factor_tables {
-    std::vector<T> coarse;
-    core::aligned_buffer<T> fine;
+    core::aligned_buffer<T> rows;
+    int shift = 0;
+    std::int64_t far = 0, near = 0;  // rows of a tile
+
+    row_factors<T> of(std::int64_t tile, int lanes) const {
+      const T* const first = rows.data() + tile * (far + near) * 2 * lanes;
+      return {first, first + far * 2 * lanes, shift};
+    }
   };
 
-  void make_factors(factor_tables& result) const;
+  void make_factors(factor_tables& made) const;
   void make_lines(bool protect);
   std::int64_t planes_of(const transform_args& how, int signals) const;
 

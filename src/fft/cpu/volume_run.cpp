@@ -294,11 +294,8 @@ bool volume_run<T>::turning_tile(std::int64_t plane, std::int64_t column, tile_w
   job.to.seals = seals_at(plane, column, 0);
   job.used = lanes_at(at_.plane_lanes, column);
   if (at_.long_line) {
-    const auto of = [&](const factor_tables& tables) {
-      return factors_of<T>{tables.coarse.data() + column * 2 * at_.n[1], tables.fine.data()};
-    };
-    job.factors = of(v_.factors_[0]);
-    if (protect_) job.check = of(v_.factors_[1]);
+    job.factors = v_.factors_[0].of(column, v_.lanes_);
+    if (protect_) job.check = v_.factors_[1].of(column, v_.lanes_);
   }
   number(job, (at_.outer_last() ? 0 : at_.outer_tiles) + plane * at_.columns + column);
   return settle(worker.process(job));

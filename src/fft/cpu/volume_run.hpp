@@ -13,7 +13,6 @@ namespace ballast::fft::cpu {
 template <class T>
 class volume_run {
   using signal_memory = typename volume<T>::signal_memory;
-  using factor_tables = typename volume<T>::factor_tables;
 
  public:
   volume_run(const volume<T>& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine, const numbering& where,
