@@ -71,7 +71,7 @@ class line {
     std::int64_t rows;  // rows of all transforms
     std::int64_t s;
     std::int64_t twiddles;  // offset into twiddles_, −1 for none
-    std::int64_t roots;     // offset into roots_
+    std::int64_t roots;     // offset into roots_, −1 for none
     std::int64_t count;     // scalars of the twiddle factors
     std::int64_t trivial;   // number of leading scalars that belong to factors of 1
   };

@@ -1,6 +1,10 @@
 // The arithmetic of a transform: stages, products with tables, the split and join of real data.
 // Layer: backend "cpu".
 // Source: T. Stockham, 1966 (autosort stages); radix-2, 4 and 8 butterflies after J. Cooley, J. Tukey, 1965; odd ones by symmetric pairs.
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/seals-inl.hpp"
 #include "fft/cpu/vectors-inl.hpp"
@@ -41,7 +45,7 @@ HWY_INLINE void butterfly_3(Z& a, Z& b, Z& c) {
   c = plus_i(A, B);
 }
 
-// cos(2πk/P) and sin(2πk/P), k = 1 … (P − 1)/2.
+// cos(2πk/P) and sin(2πk/P), 1 ≤ k < P/2.
 template <int P>
 struct roots_of_unity;
 template <>
@@ -54,6 +58,48 @@ struct roots_of_unity<7> {
   static constexpr long double cosine[] = {0.62348980185873353053L, -0.22252093395631440429L, -0.90096886790241912624L};
   static constexpr long double sine[] = {0.78183148246802980871L, 0.97492791218182360703L, 0.43388373911755812048L};
 };
+template <>
+struct roots_of_unity<6> {
+  static constexpr long double cosine[] = {0.50000000000000000000L, -0.50000000000000000000L};
+  static constexpr long double sine[] = {0.86602540378443864676L, 0.86602540378443864676L};
+};
+template <>
+struct roots_of_unity<9> {
+  static constexpr long double cosine[] = {0.76604444311897803520L, 0.17364817766693034885L, -0.50000000000000000000L,
+                                           -0.93969262078590838405L};
+  static constexpr long double sine[] = {0.64278760968653932632L, 0.98480775301220805937L, 0.86602540378443864676L,
+                                         0.34202014332566873304L};
+};
+template <>
+struct roots_of_unity<10> {
+  static constexpr long double cosine[] = {0.80901699437494742410L, 0.30901699437494742410L, -0.30901699437494742410L,
+                                           -0.80901699437494742410L};
+  static constexpr long double sine[] = {0.58778525229247312917L, 0.95105651629515357212L, 0.95105651629515357212L,
+                                         0.58778525229247312917L};
+};
+template <>
+struct roots_of_unity<12> {
+  static constexpr long double cosine[] = {0.86602540378443864676L, 0.50000000000000000000L, 2.0670321098263988236e-43L,
+                                           -0.50000000000000000000L, -0.86602540378443864676L};
+  static constexpr long double sine[] = {0.50000000000000000000L, 0.86602540378443864676L, 1.0000000000000000000L, 0.86602540378443864676L,
+                                         0.50000000000000000000L};
+};
+
+// Returns z e^{−2πi J/N}.
+template <int J, int N, class Z>
+HWY_INLINE Z turned(const Z& z) {
+  if constexpr (J == 0) {
+    return z;
+  } else if constexpr (4 * J == N) {
+    return times_minus_i(z);
+  } else if constexpr (2 * J == N) {
+    return times(T(-1), z);
+  } else {
+    using roots = roots_of_unity<N>;
+    constexpr int i = 2 * J < N ? J - 1 : N - J - 1;
+    return times(z, static_cast<T>(roots::cosine[i]), static_cast<T>(2 * J < N ? -roots::sine[i] : roots::sine[i]));
+  }
+}
 
 // A prime P by the definition, as odd_stage.
 template <int P, class Z>
@@ -240,11 +286,34 @@ HWY_INLINE void butterfly(Z* x) {
   }
 }
 
+// Columns of an A × B matrix, factors e^{−2πi jk/AB}, rows, in the order of the prime factors: those of A, then those of B.
+template <int A, int B, class Load, class Store>
+HWY_INLINE void butterfly_of_product(const Load& load, const Store& store) {
+  complex_vector x[A * B];
+  const auto column = [&]<int J, int... K>(std::integer_sequence<int, K...>) HWY_ATTR {
+    complex_vector c[A] = {load(J + B * K)...};
+    butterfly<A>(c);
+    ((x[K * B + J] = turned<J * K, A * B>(c[K])), ...);
+  };
+  [&]<int... J>(std::integer_sequence<int, J...>) HWY_ATTR { (column.template operator()<J>(std::make_integer_sequence<int, A>()), ...); }
+  (std::make_integer_sequence<int, B>());
+#pragma GCC unroll 4
+  for (int k = 0; k < A; ++k) {
+    butterfly<B>(x + k * B);
+#pragma GCC unroll 5
+    for (int i = 0; i < B; ++i) store(k + A * i, x[k * B + i]);
+  }
+}
+
 // Calls load(j) for each number of a butterfly and store(k, z) for each result.
 template <int R, class Load, class Store>
 HWY_INLINE void each_of_butterfly(const Load& load, const Store& store) {
   if constexpr (R == 16) {
     butterfly_16<complex_vector>(load, store);
+  } else if constexpr (R % 3 == 0 && R > 3) {
+    butterfly_of_product<R / 3, 3>(load, store);
+  } else if constexpr (R == 10) {
+    butterfly_of_product<2, 5>(load, store);
   } else {
     complex_vector v[R];
 #pragma GCC unroll 8
@@ -255,11 +324,11 @@ HWY_INLINE void each_of_butterfly(const Load& load, const Store& store) {
   }
 }
 
-// Rows that are `step` scalars apart. Few registers address them all: the columns of butterfly_16 begin one row apart, and their rows lie a
-// quarter of the butterfly apart.
+// Rows that are `step` scalars apart. Few registers address them all: the columns of a butterfly of k_parts · k_quarter numbers begin one
+// row apart, and their rows k_quarter rows.
 template <int R>
 struct rows_apart {
-  static constexpr int k_quarter = R == 16 ? 4 : R == 8 ? 2 : 1;
+  static constexpr int k_quarter = R == 16 ? 4 : R == 10 ? 5 : R == 6 || R == 9 || R == 12 ? 3 : R == 7 || R == 8 ? 2 : 1;
   std::int64_t one, quarter, half, three;
 
   explicit rows_apart(std::int64_t step) : one(step), quarter(k_quarter * step), half(2 * quarter), three(3 * quarter) {}
@@ -267,14 +336,14 @@ struct rows_apart {
   HWY_INLINE P* at(P* first, int j) const {
     P* const column = first + j % k_quarter * one;
     const int part = j / k_quarter;
-    return part == 0 ? column : part == 1 ? column + quarter : part == 2 ? column + half : column + three;
+    return part == 0 ? column : part == 1 ? column + quarter : part == 2 ? column + half : part == 3 ? column + three : column + 2 * half;
   }
 };
 
 // Swapped is known at compile time, so that NEON loads and stores the two halves of a row by one instruction.
 template <int R, bool Twiddle, bool Swapped>
-HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, std::int64_t tiles,
-                           const T* HWY_RESTRICT twiddles, read_ahead& ahead) {
+HWY_INLINE void fixed_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, std::int64_t tiles,
+                            const T* HWY_RESTRICT twiddles, read_ahead& ahead) {
   const D d;
   constexpr std::int64_t re = Swapped ? W : 0, im = W - re;
   const std::int64_t m = n / (s * R);
@@ -303,6 +372,15 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
       }
     }
   }
+}
+
+// Calls run<R>() for the radix R of a stage whose butterflies are known at compile time (k_fixed_radices). Returns whether it is one.
+template <class Run>
+bool for_radix(int radix, const Run& run) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return ((radix == k_fixed_radices[I] && (run.template operator()<k_fixed_radices[I]>(), true)) || ...);
+  }
+  (std::make_index_sequence<std::size(k_fixed_radices)>());
 }
 
 template <int R, bool Swapped>
@@ -334,25 +412,19 @@ void twiddled_stage_of(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t 
 }
 
 void twiddled_stage(int radix, const T* x, T* y, std::int64_t n, const row_factors<T>& factors, bool swapped, read_ahead& ahead) {
-  const auto run = [&]<int R>() {
+  for_radix(radix, [&]<int R>() {
     return swapped ? twiddled_stage_of<R, true>(x, y, n, factors, ahead) : twiddled_stage_of<R, false>(x, y, n, factors, ahead);
-  };
-  switch (radix) {
-    case 2: return run.template operator()<2>();
-    case 4: return run.template operator()<4>();
-    case 8: return run.template operator()<8>();
-    default: return run.template operator()<16>();
-  }
+  });
 }
 
 template <int R>
-void even_stage_of(const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, bool swapped,
-                   read_ahead& ahead) {
+void fixed_stage_of(const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, bool swapped,
+                    read_ahead& ahead) {
   if (twiddles != nullptr)
-    return swapped ? even_stage<R, true, true>(x, y, n, s, tiles, twiddles, ahead)
-                   : even_stage<R, true, false>(x, y, n, s, tiles, twiddles, ahead);
-  return swapped ? even_stage<R, false, true>(x, y, n, s, tiles, twiddles, ahead)
-                 : even_stage<R, false, false>(x, y, n, s, tiles, twiddles, ahead);
+    return swapped ? fixed_stage<R, true, true>(x, y, n, s, tiles, twiddles, ahead)
+                   : fixed_stage<R, true, false>(x, y, n, s, tiles, twiddles, ahead);
+  return swapped ? fixed_stage<R, false, true>(x, y, n, s, tiles, twiddles, ahead)
+                 : fixed_stage<R, false, false>(x, y, n, s, tiles, twiddles, ahead);
 }
 
 // Number of terms in a partial sum. Adding h terms one by one has a rounding error of √(h/2); with partial sums it is
@@ -448,15 +520,9 @@ HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
 
 void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, const T* roots, bool swapped,
            read_ahead& ahead) {
+  if (roots == nullptr && for_radix(radix, [&]<int R>() { fixed_stage_of<R>(x, y, n, s, tiles, twiddles, swapped, ahead); })) return;
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
-  switch (radix) {
-    case 2: return even_stage_of<2>(x, y, n, s, tiles, twiddles, swapped, ahead);
-    case 4: return even_stage_of<4>(x, y, n, s, tiles, twiddles, swapped, ahead);
-    case 8: return even_stage_of<8>(x, y, n, s, tiles, twiddles, swapped, ahead);
-    case 16: return even_stage_of<16>(x, y, n, s, tiles, twiddles, swapped, ahead);
-    default: break;
-  }
   for (std::int64_t t = 0; t < tiles; ++t, x += n * k_row, y += n * k_row) {
     switch (radix) {
       case 3: odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
@@ -487,23 +553,16 @@ void multiply_rows(const T* x, T* y, std::int64_t rows, std::int64_t padded, con
   for (std::int64_t i = rows * k_row; i < padded * k_row; i += W) hn::Store(hn::Zero(d), d, y + i);
 }
 
-void twiddle_rows(const T* x, T* y, std::int64_t rows, const row_factors<T>& factors, bool conjugate, bool swapped, int used, T* seals) {
+void twiddle_rows(const T* x, T* y, std::int64_t rows, const row_factors<T>& factors, bool conjugate, bool swapped) {
   const D d;
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
-  for (std::int64_t group = 0; group < rows; group += W) {
-    const std::int64_t end = HWY_MIN(rows, group + W);
-    word_vector seal = hn::Zero(words());
-    for (std::int64_t j = group; j < end; ++j) {
-      complex_vector w = factor_of(factors, j);
-      if (conjugate) w.im = hn::Neg(w.im);
-      const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
-      const complex_vector z = times(v, w.re, w.im);
-      hn::Store(z.re, d, y + j * k_row + re);
-      hn::Store(z.im, d, y + j * k_row + im);
-      if (seals != nullptr) seal = seal_next(seal, swapped ? complex_vector{z.im, z.re} : z);
-    }
-    if (seals != nullptr) store_seal(seal, end - group, used, seals + group / W);
+  for (std::int64_t j = 0; j < rows; ++j) {
+    complex_vector w = factor_of(factors, j);
+    if (conjugate) w.im = hn::Neg(w.im);
+    const complex_vector z = times({hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)}, w.re, w.im);
+    hn::Store(z.re, d, y + j * k_row + re);
+    hn::Store(z.im, d, y + j * k_row + im);
   }
 }
 

@@ -152,10 +152,32 @@ struct row_sums {
   }
 };
 
+// The seals of rows that follow each other.
+struct sealed_rows {
+  T* next;
+  int used;
+  std::int64_t rows, left;  // of the current group: all, and those to come
+  word_vector seal = hn::Zero(words());
+
+  HWY_INLINE void add(const complex_vector& v) {
+    seal = seal_next(seal, v);
+    if (--left == 0) end_group();
+  }
+  HWY_INLINE void end_group() {
+    store_seal(seal, rows - left, used, next++);
+    rows = left = W;
+    seal = hn::Zero(words());
+  }
+  HWY_INLINE void end() {
+    if (left < rows) end_group();
+  }
+};
+
 // Adds rows `first` … `last` − 1 to the sums of their half. Odd and even rows have separate accumulators, for shorter dependency chains.
-// With Seal, `first` is a multiple of W, and the numbers that join a seal are those that join the sums.
+// With Seal, the numbers that join a seal are those that join the sums.
 template <bool General, bool Untwiddle, bool Seal>
-HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::int64_t last, const output_sum<T>& of, int half) {
+HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::int64_t last, const output_sum<T>& of, int half,
+                         sealed_rows& sealed) {
   constexpr int k_row_weights = General ? 4 : 2;
   const V zero = hn::Zero(D());
   lane_sums& sums = *of.sums;
@@ -163,28 +185,23 @@ HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::in
     const std::int64_t end = HWY_MIN(last, block + 2 * k_block);
     row_sums even = {zero, zero, zero, zero}, odd = even;
     word_vector parity = parity_so_far(sums);
-    for (std::int64_t group = block; group < end; group += Seal ? W : 2 * k_block) {
-      const std::int64_t group_end = HWY_MIN(end, group + (Seal ? W : 2 * k_block));
-      word_vector seal = hn::Zero(words());
-      const auto add = [&](row_sums& to, std::int64_t j) HWY_ATTR {
-        complex_vector v = complex_at(tile, j);
-        if constexpr (Seal) seal = seal_next(seal, v);
-        if constexpr (Untwiddle) {
-          const complex_vector w = factor_of(of.factors, j);
-          v = times(v, w.re, of.swapped ? w.im : hn::Neg(w.im));  // swapped data were multiplied by the conjugate factors
-        } else {
-          parity = join_row(parity, v.re, v.im);
-        }
-        to.template add<General>(of.weights + k_row_weights * j, v);
-      };
-      std::int64_t j = group;
-      for (; j + 1 < group_end; j += 2) {
-        add(even, j);
-        add(odd, j + 1);
+    const auto add = [&](row_sums& to, std::int64_t j) HWY_ATTR {
+      complex_vector v = complex_at(tile, j);
+      if constexpr (Seal) sealed.add(v);
+      if constexpr (Untwiddle) {
+        const complex_vector w = factor_of(of.factors, j);
+        v = times(v, w.re, of.swapped ? w.im : hn::Neg(w.im));  // swapped data were multiplied by the conjugate factors
+      } else {
+        parity = join_row(parity, v.re, v.im);
       }
-      if (j < group_end) add(even, j);
-      if constexpr (Seal) store_seal(seal, group_end - group, of.used, of.seals + group / W);
+      to.template add<General>(of.weights + k_row_weights * j, v);
+    };
+    std::int64_t j = block;
+    for (; j + 1 < end; j += 2) {
+      add(even, j);
+      add(odd, j + 1);
     }
+    if (j < end) add(even, j);
     if constexpr (!Untwiddle) keep_parity(parity, sums);
     promote_into(sums.high[2 * half], sums.low[2 * half], hn::Add(even.re_re, even.im_re));
     promote_into(sums.high[2 * half + 1], sums.low[2 * half + 1], hn::Add(even.re_im, even.im_im));
@@ -212,8 +229,11 @@ HWY_INLINE void from_halves(lane_sums& sums) {
 template <bool General, bool Untwiddle, bool Seal>
 HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const output_sum<T>& of) {
   const std::int64_t middle = (rows + 1) / 2;
-  sum_half<General, Untwiddle, Seal>(tile, 0, middle, of, 0);
-  sum_half<General, Untwiddle, Seal>(tile, middle, rows, of, 1);
+  const std::int64_t first_sealed = of.first_sealed > 0 ? of.first_sealed : W;
+  sealed_rows sealed{of.seals, of.used, first_sealed, first_sealed};
+  sum_half<General, Untwiddle, Seal>(tile, 0, middle, of, 0, sealed);
+  sum_half<General, Untwiddle, Seal>(tile, middle, rows, of, 1, sealed);
+  if constexpr (Seal) sealed.end();
   from_halves(*of.sums);
   if constexpr (!Untwiddle) end_parity(*of.sums, rows);
 }

@@ -72,7 +72,7 @@ std::int64_t far_rows(const tile_job<T>& job) {
   return ((job.transform->rows_out() - 1) >> job.factors.shift) + 1;
 }
 
-// Returns whether the last stage of a tile multiplies by the factors, and stores to the workspace. Its check seals it.
+// Returns whether the last stage of a tile multiplies by the factors, and stores to the workspace.
 template <class T>
 bool multiplies_at_last(const tile_job<T>& job) {
   return job.factors.far != nullptr && job.to.how == access::blocks && job.transform->multiplies_at_last(job.factors);
@@ -293,13 +293,13 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
   }
   T* done = nullptr;
   if (multiplies_at_last(job)) {
-    // Blocks of the workspace, which wait for another pass and have seals, are verified there.
+    // Blocks of the workspace, which wait for another pass and have seals, are verified and sealed there.
     done = transform.run_to(x, y, job.inverse, job.ahead, strike, strikes_factors, factors, job.to.base);
   } else {
     done = transform.run(x, y, job.inverse, job.ahead, strike, strikes_factors);
     if (factors.far != nullptr) {
       T* const to = job.to.how == access::blocks ? job.to.base : done;
-      kernel_.twiddle_rows(done, to, transform.rows_out(), factors, false, job.inverse, job.used, seals);
+      kernel_.twiddle_rows(done, to, transform.rows_out(), factors, false, job.inverse);
       done = to;
     } else if (seals != nullptr) {
       make_seals(job, done, seals);
@@ -347,9 +347,10 @@ abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   // The sums remove the twiddle factors again, so that this product is verified together with the transform.
   output_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
   sum.factors = job.check;
-  if (multiplies_at_last(job)) {
+  if (job.factors.far != nullptr && job.to.seals != nullptr) {
     sum.seals = mine_.seals.data();
     sum.used = job.used;
+    sum.first_sealed = job.to.first_sealed;
   }
   kernel_.sum_outputs(done, transform.rows_out(), sum);
   return judge(job, done);
@@ -517,7 +518,7 @@ void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) 
   }
   if (job.check.far != nullptr) {
     T* other = done == mine_.x.data() ? mine_.y.data() : mine_.x.data();
-    kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.check, true, job.inverse, job.used, nullptr);
+    kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.check, true, job.inverse);
     judged = other;
   }
   lane_verdicts& lanes = mine_.verdicts;

@@ -37,6 +37,7 @@ struct tile_view {
   std::int64_t index_first = 0, index_lane = 0, index_element = 1, length = 0;
   T* seals = nullptr;
   std::int64_t seal_stride = 0;
+  std::int64_t first_sealed = 0;  // blocks, stores: the rows of the first seal, if it has fewer than the others
   // other_rows: the load extends the seals `running`, one for each row and lane, to `extended`, and compares them with `seals` if it is
   // the last of the tiles that share them. Before, `seals` is null.
   const std::remove_const_t<T>* running = nullptr;

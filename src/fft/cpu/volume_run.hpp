@@ -16,7 +16,7 @@ class volume_run {
 
  public:
   volume_run(const volume<T>& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine, const numbering& where,
-             std::int64_t signal);
+             std::int64_t signal, std::int64_t first = 0);
   bool run();
   void seal_result(bool wanted) { seal_result_ = wanted; }
   std::uint64_t seal() const { return seal_; }
@@ -54,7 +54,7 @@ class volume_run {
     return mine_.data.data() + place * at_.plane_scalars + column * at_.plane_rows * 2 * v_.lanes_;
   }
   T* seals_at(std::int64_t plane, std::int64_t column, std::int64_t group) const {
-    return protect_ ? mine_.seals.data() + (plane * at_.columns + column) * at_.groups + group : nullptr;
+    return protect_ ? mine_.seals.data() + (plane * at_.columns + column) * groups_ + group : nullptr;
   }
   // Return what a turned tile leaves for an outer pass that comes last, and the seals beside any outer pass.
   T* held_at(std::int64_t plane, std::int64_t column) const {
@@ -74,6 +74,7 @@ class volume_run {
   signal_memory& mine_;
   const numbering& where_;
   std::int64_t signal_;
+  std::int64_t first_, groups_;  // lanes of the first turned tile if they are fewer, otherwise 0; turned tiles of a plane
   bool protect_;
   std::int64_t in_unit_, out_unit_;  // scalars of an element
   T* result_;                        // destination of the last pass
