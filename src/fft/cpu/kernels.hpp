@@ -337,8 +337,8 @@ struct kernel_table {
   void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);
   // The stage between n = radix · m real numbers and h + 1 = (radix + 1)/2 complex transforms of m points; radix odd, at most
   // k_largest_direct_prime. Forward: y_k of butterfly i, k = 0 … h, of the reals i + m j, times w_{ik} = e^{−2πi ik/n}. Inverse: the reals,
-  // times m · radix. twiddles: m rows of h numbers, from k = 1 on. roots: as for `stage`. The reals are rows of one scalar for each lane,
-  // whose last pair has one row alone: the inverse makes the other one zero.
+  // times m · radix. twiddles: m rows of h numbers, from k = 1 on. roots: cos and sin as for `stage`, of every radix. The reals are rows of
+  // one scalar for each lane, whose last pair has one row alone: the inverse makes the other one zero.
   void (*real_stage)(int radix, const T* x, T* y, std::int64_t m, const T* twiddles, const T* roots, bool inverse, read_ahead& ahead);
   // Row k of y becomes row order[k] of x, or if that is negative the conjugate of row −1 − order[k]. The first row becomes real.
   void (*mirror_rows)(const T* x, T* y, std::int64_t rows, const std::int64_t* order);

@@ -80,8 +80,9 @@ class line {
     std::int64_t stage = 0, twiddle = 0;
     bool strikes_factors = true;
     std::int64_t tiles = 1;
-    row_factors<T> factors = {};  // of the last stage
-    T* to = nullptr;              // its destination; null: it has neither
+    // The last stage multiplies by `factors` and stores to `to`, if that is not null.
+    row_factors<T> factors = {};
+    T* to = nullptr;
   };
   void make_stages(const std::vector<std::int64_t>& coprime, std::int64_t rows, std::int64_t s, std::vector<stage>& to);
   void append_roots(std::int64_t radix);

@@ -156,7 +156,7 @@ struct row_sums {
 struct sealed_rows {
   T* next;
   int used;
-  std::int64_t rows, left;  // of the current group: all, and those to come
+  std::int64_t rows, left;  // rows of the current group: all, and those to come
   word_vector seal = hn::Zero(words());
 
   HWY_INLINE void add(const complex_vector& v) {

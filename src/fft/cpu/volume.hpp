@@ -46,7 +46,7 @@ struct numbering {
 
 // How a volume is cut into planes and tiles.
 struct volume_layout {
-  std::int64_t lanes = 1;                        // of a vector
+  std::int64_t lanes = 1;                        // lanes of a vector
   bool long_line = false;                        // the volume is a 1-D line
   bool rows_first = false;                       // axis 2 comes first
   std::int64_t n[3] = {1, 1, 1};                 // lengths of the axes

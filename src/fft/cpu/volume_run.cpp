@@ -22,7 +22,6 @@ volume_run<T>::volume_run(const volume<T>& plan, const T* in, T* out, const crew
       where_(where),
       signal_(signal),
       first_(first),
-      groups_(at_.groups_after(first)),
       protect_(workers.how.protection != protection::off),
       in_unit_(from_.real ? 1 : 2),
       out_unit_(to_.real ? 1 : 2),
@@ -44,7 +43,7 @@ bool volume_run<T>::run() {
   } else {
     const auto once = [&](int) -> std::optional<abft::finding> {
       passes();
-      how.seen.checked(static_cast<std::uint64_t>(at_.turning_tiles * groups_));
+      how.seen.checked(static_cast<std::uint64_t>(at_.turning_tiles * groups()));
       if (fatal_) return std::nullopt;
       return abft::finding{.word = damaged_ ? abft::k_fail : abft::k_pass, .residual = 1, .index = signal_};
     };
@@ -80,7 +79,7 @@ void volume_run<T>::plane_passes() {
       for (std::int64_t column = 0; column < at_.columns; ++column) {
         if (!turning_tile(plane, column, worker, turning)) return false;
       }
-      for (std::int64_t group = 0; group < groups_; ++group) {
+      for (std::int64_t group = 0; group < groups(); ++group) {
         if (!turned_tile(plane, group, worker, turned)) return false;
       }
       return true;
@@ -94,8 +93,8 @@ void volume_run<T>::plane_passes() {
       return turning_tile(first + tile / at_.columns, tile % at_.columns, worker, turning);
     });
     if (fatal_ || damaged_) return;
-    workers_.for_tiles(together * groups_, turned.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
-      return turned_tile(first + tile / groups_, tile % groups_, worker, turned);
+    workers_.for_tiles(together * groups(), turned.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
+      return turned_tile(first + tile / groups(), tile % groups(), worker, turned);
     });
   }
 }
@@ -311,7 +310,7 @@ tile_job<T> volume_run<T>::turned_job() const {
   tile_job<T> job = job_for(at_.rows_first ? 1 : 2);
   job.from.how = access::blocks;
   job.from.element = at_.plane_rows * row;
-  job.from.seal_stride = groups_;
+  job.from.seal_stride = groups();
   if (at_.outer_last()) {
     job.to.how = access::other_rows;
     job.to.element = row;
@@ -338,7 +337,7 @@ bool volume_run<T>::turned_tile(std::int64_t plane, std::int64_t group, tile_wor
   if (job.to.length > 0) job.to.index_first = first;
   job.used = first_ > 0 && group == 0 ? static_cast<int>(first_) : lanes_at(at_.plane_rows - first, 0);
   job.stream = common.stream && job.used == v_.lanes_;
-  number(job, (at_.outer_last() ? 0 : at_.outer_tiles) + at_.turning_tiles + plane * groups_ + group);
+  number(job, (at_.outer_last() ? 0 : at_.outer_tiles) + at_.turning_tiles + plane * groups() + group);
   const tile_result seen = worker.process(job);
   if (protect_ && seal_result_ && seen == tile_result::done)
     seal_ += kernels<T>().seal_tile(worker.done(), job.rows_stored, job.used, first, at_.n[1]);

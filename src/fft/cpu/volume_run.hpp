@@ -46,6 +46,7 @@ class volume_run {
   bool settle(tile_result seen);
   void copy_staged() const;
 
+  std::int64_t groups() const { return at_.groups_after(first_); }  // turned tiles of a plane
   int lanes_at(std::int64_t count, std::int64_t tile) const {
     return static_cast<int>(std::min<std::int64_t>(v_.lanes_, count - tile * v_.lanes_));
   }
@@ -54,7 +55,7 @@ class volume_run {
     return mine_.data.data() + place * at_.plane_scalars + column * at_.plane_rows * 2 * v_.lanes_;
   }
   T* seals_at(std::int64_t plane, std::int64_t column, std::int64_t group) const {
-    return protect_ ? mine_.seals.data() + (plane * at_.columns + column) * groups_ + group : nullptr;
+    return protect_ ? mine_.seals.data() + (plane * at_.columns + column) * groups() + group : nullptr;
   }
   // Return what a turned tile leaves for an outer pass that comes last, and the seals beside any outer pass.
   T* held_at(std::int64_t plane, std::int64_t column) const {
@@ -74,7 +75,7 @@ class volume_run {
   signal_memory& mine_;
   const numbering& where_;
   std::int64_t signal_;
-  std::int64_t first_, groups_;  // lanes of the first turned tile if they are fewer, otherwise 0; turned tiles of a plane
+  std::int64_t first_;  // lanes of the first turned tile, or 0: as many as the others
   bool protect_;
   std::int64_t in_unit_, out_unit_;  // scalars of an element
   T* result_;                        // destination of the last pass
