@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -110,6 +111,19 @@ template <class T>
 product_call<T> product_of(const core::vector<std::complex<T>>& z, const core::vector<std::complex<T>>& factors, std::int64_t count,
                            T scale = 1) {
   return {reinterpret_cast<const T*>(z.data()), reinterpret_cast<const T*>(factors.data()), count, scale};
+}
+
+// Copies complex numbers, or their conjugates.
+template <class T>
+void copy_numbers(const T* from, std::int64_t count, T* to, bool conjugate) {
+  if (!conjugate) {
+    std::memcpy(to, from, static_cast<std::size_t>(2 * count) * sizeof(T));
+    return;
+  }
+  for (std::int64_t i = 0; i < 2 * count; i += 2) {
+    to[i] = from[i];
+    to[i + 1] = -from[i + 1];
+  }
 }
 
 template <class T>
@@ -221,6 +235,10 @@ template <class T>
 void convolution<T>::gather(const item& one, signal& x) const {
   const side& from = shape_.input;
   const bool inverse = one.how.direction == direction::inverse;
+  if (shape_.kind == kind::c2c && from.stride[2] == 1) {
+    copy_numbers(one.in + 2 * one.number * from.distance, n_, reinterpret_cast<T*>(x.data()), inverse);
+    return;
+  }
   for (std::int64_t j = 0; j < n_; ++j) {
     const bool mirrored = shape_.kind == kind::c2r && 2 * j > n_;
     const std::int64_t i = one.number * from.distance + (mirrored ? n_ - j : j) * from.stride[2];
@@ -233,6 +251,10 @@ void convolution<T>::gather(const item& one, signal& x) const {
 template <class T>
 void convolution<T>::scatter(const signal& y, std::int64_t number, direction way, T* out) const {
   const side& to = shape_.output;
+  if (!to.real && to.stride[2] == 1) {
+    copy_numbers(reinterpret_cast<const T*>(y.data()), to.length[2], out + 2 * number * to.distance, way == direction::inverse);
+    return;
+  }
   for (std::int64_t k = 0; k < to.length[2]; ++k) {
     const std::int64_t i = number * to.distance + k * to.stride[2];
     const std::complex<T> z = way == direction::inverse ? std::conj(y[at(k)]) : y[at(k)];

@@ -18,6 +18,9 @@ inline constexpr int k_longest_repeated = 32;  // points of a line whose second 
 // Points of a line of groups (kernel_table::load_groups), and of one whose second computation costs less than the sums of a tile. Half a
 // vector has no more scalars than the shortest signal.
 inline constexpr int k_shortest_of_groups = 4, k_longest_of_groups = 64, k_longest_repeated_groups = 20;
+// Radices whose butterflies are known at compile time. A stage of one has no table of roots, unless it is a prime and alone in its line.
+// Other radices are odd primes.
+inline constexpr int k_fixed_radices[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
 inline constexpr int k_block = 16;  // rows summed in working precision before the sum is promoted
 
 // Weighted sums of the lanes of a tile: re and im for both weight vectors.
@@ -54,18 +57,29 @@ struct encoder {
   bool parity = true;  // the load also computes the parity of its source
 };
 
+// Twiddle factors between two passes: row j of a tile has far[j >> shift] · near[j mod 2^shift], which are rows of a tile themselves.
+template <class T>
+struct row_factors {
+  const T* far = nullptr;
+  const T* near = nullptr;
+  int shift = 0;
+};
+
 // The output side of a line: the weights serve both vectors at once (fft/tables/weights.hpp). The sums are (sum over the first half of the
 // rows) plus and minus (sum over the second half). A row has 2 weights (re, im) if the check is complex-linear, otherwise 4 (the
-// contribution of the real part to re and im of the sum, then that of the imaginary part). If `coarse` is set, the sum removes the twiddle
-// factors from the rows (see twiddle_rows).
+// contribution of the real part to re and im of the sum, then that of the imaginary part). If `factors` are set, the sum removes them from
+// the rows, and unless `seals` is null seals the rows as seal_blocks does, but the first `first_sealed` of them by themselves if that is
+// not 0.
 template <class T>
 struct output_sum {
   const T* weights = nullptr;
   bool general = false;
   lane_sums* sums = nullptr;
-  const T* coarse = nullptr;
-  const T* fine = nullptr;
+  row_factors<T> factors = {};
   bool swapped = false;
+  T* seals = nullptr;
+  int used = 0;  // lanes that are sealed
+  std::int64_t first_sealed = 0;
 };
 
 // Prefetches memory into the second-level cache while a tile is transformed: runs of contiguous bytes, `period` bytes from one to the
@@ -323,17 +337,17 @@ struct kernel_table {
 
   // One stage of the transform of length n = radix · s · m, where s is the product of the completed radices, of `tiles` tiles of n rows,
   // one after the other. twiddles: m rows of radix − 1 complex numbers, null for m = 1. roots: for odd radices cos and sin of 2πjk/radix,
-  // j, k = 1 … (radix − 1)/2.
+  // j, k = 1 … (radix − 1)/2; null if the radix is one of k_fixed_radices, whose butterflies have them as constants.
   void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, const T* roots,
                 bool swapped, read_ahead& ahead);
 
   // Row j of y becomes row j of x times w[j / same] (or its conjugate), where w is a table of complex numbers; `rows` is a multiple of
   // `same`. Rows `rows` … `padded` − 1 become zero.
   void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, std::int64_t same, bool swapped);
-  // Multiplies row j by coarse[j] · fine[j][lane], the twiddle factors between the two passes of a large transform, or by their conjugates.
-  // Unless `seals` is null, seals the results as seal_blocks does.
-  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped, int used,
-                       T* seals);
+  // Multiplies rows by the twiddle factors between the two passes of a large transform, or by their conjugates.
+  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const row_factors<T>& factors, bool conjugate, bool swapped);
+  // The last stage of n points, of one of k_fixed_radices, and these products. n / radix is a multiple of 2^factors.shift.
+  void (*twiddled_stage)(int radix, const T* x, T* y, std::int64_t n, const row_factors<T>& factors, bool swapped, read_ahead& ahead);
   void (*scale_rows)(T* tile, std::int64_t rows, T factor);
   // Rows k·same … (k + 1)·same − 1 of y become the `same` rows of x from row order[k]·same on.
   void (*permute_rows)(const T* x, T* y, std::int64_t groups, std::int64_t same, const std::int64_t* order);
@@ -344,8 +358,8 @@ struct kernel_table {
   void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);
   // The stage between n = radix · m real numbers and h + 1 = (radix + 1)/2 complex transforms of m points; radix odd, at most
   // k_largest_direct_prime. Forward: y_k of butterfly i, k = 0 … h, of the reals i + m j, times w_{ik} = e^{−2πi ik/n}. Inverse: the reals,
-  // times m · radix. twiddles: m rows of h numbers, from k = 1 on. roots: as for `stage`. The reals are rows of one scalar for each lane,
-  // whose last pair has one row alone: the inverse makes the other one zero.
+  // times m · radix. twiddles: m rows of h numbers, from k = 1 on. roots: cos and sin as for `stage`, of every radix. The reals are rows of
+  // one scalar for each lane, whose last pair has one row alone: the inverse makes the other one zero.
   void (*real_stage)(int radix, const T* x, T* y, std::int64_t m, const T* twiddles, const T* roots, bool inverse, read_ahead& ahead);
   // Row k of y becomes row order[k] of x, or if that is negative the conjugate of row −1 − order[k]. The first row becomes real.
   void (*mirror_rows)(const T* x, T* y, std::int64_t rows, const std::int64_t* order);

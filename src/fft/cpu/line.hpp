@@ -40,6 +40,10 @@ class line {
   // fixed direction and ignore it. strikes_factors: factors are shown to `strike`, in a copy. tiles: x and y are so many tiles, one after
   // the other, each stage of which is run on all; for complex lines without convolutions.
   T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors = true, std::int64_t tiles = 1) const;
+  // The same for one tile, whose results are multiplied by `factors` on their way to `to`, if multiplies_at_last.
+  T* run_to(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, bool strikes_factors, const row_factors<T>& factors,
+            T* to) const;
+  bool multiplies_at_last(const row_factors<T>& factors) const;
 
   std::int64_t rows_in() const { return rows_in_; }
   std::int64_t rows_encoded() const { return half_spectrum_ ? rows_in_ / 2 + 1 : rows_in_; }
@@ -67,7 +71,7 @@ class line {
     std::int64_t rows;  // rows of all transforms
     std::int64_t s;
     std::int64_t twiddles;  // offset into twiddles_, −1 for none
-    std::int64_t roots;     // offset into roots_
+    std::int64_t roots;     // offset into roots_, −1 for none
     std::int64_t count;     // scalars of the twiddle factors
     std::int64_t trivial;   // number of leading scalars that belong to factors of 1
   };
@@ -76,6 +80,9 @@ class line {
     std::int64_t stage = 0, twiddle = 0;
     bool strikes_factors = true;
     std::int64_t tiles = 1;
+    // The last stage multiplies by `factors` and stores to `to`, if that is not null.
+    row_factors<T> factors = {};
+    T* to = nullptr;
   };
   void make_stages(const std::vector<std::int64_t>& coprime, std::int64_t rows, std::int64_t s, std::vector<stage>& to);
   void append_roots(std::int64_t radix);
@@ -83,6 +90,7 @@ class line {
   void make_convolution(std::int64_t p);
   void make_convolution_of_prime(std::int64_t p);
   void make_weights(std::int64_t n, std::uint64_t stream);
+  T* run_all(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, steps& at) const;
   template <class Run>
   void run_stage(const stage& now, T* x, std::int64_t rows_in, T* y, std::int64_t rows_out, steps& at, const striker<T>& strike,
                  const Run& run) const;

@@ -278,34 +278,21 @@ std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base,
   for (std::int64_t i = 0; i < rows; ++i) {
     const complex_vector row = complex_at(tile, i);
     T* to = base + i * row_stride;
-    if (HWY_LIKELY(used == W)) {
-      V low, high;
-      interleave(row, low, high);
-      before_stores(low, high);
-      if (stream) {
-        hn::Stream(low, d, to);
-        hn::Stream(high, d, to + W);
-      } else {
-        hn::StoreU(low, d, to);
-        hn::StoreU(high, d, to + W);
-      }
-      after_stores(parity, low, high);
-      parity = join_column(parity, low, high);
+    V low, high;
+    interleave(row, low, high);
+    before_stores(low, high);
+    if (HWY_UNLIKELY(used != W)) {
+      hn::BlendedStore(low, hn::FirstN(d, static_cast<std::size_t>(HWY_MIN(2 * used, W))), d, to);
+      if (2 * used > W) hn::BlendedStore(high, hn::FirstN(d, static_cast<std::size_t>(2 * used - W)), d, to + W);
+    } else if (stream) {
+      hn::Stream(low, d, to);
+      hn::Stream(high, d, to + W);
     } else {
-      const T* from = tile + i * k_row;
-      for (int l = 0; l < used; ++l) {
-        to[2 * l] = from[l];
-        to[2 * l + 1] = from[W + l];
-      }
-      read_again();
-      HWY_ALIGN T part[2 * W];
-      std::memcpy(part, to, static_cast<std::size_t>(2 * used) * sizeof(T));
-      for (int l = used; l < W; ++l) {
-        part[2 * l] = from[l];
-        part[2 * l + 1] = from[W + l];
-      }
-      parity = join_column(parity, hn::Load(d, part), hn::Load(d, part + W));
+      hn::StoreU(low, d, to);
+      hn::StoreU(high, d, to + W);
     }
+    after_stores(parity, low, high);
+    parity = join_column(parity, low, high);
   }
   return joined_columns(parity, rows);
 }

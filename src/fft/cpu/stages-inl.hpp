@@ -1,6 +1,11 @@
 // The arithmetic of a transform: stages, products with tables, the split and join of real data.
 // Layer: backend "cpu".
-// Source: T. Stockham, 1966 (autosort stages); radix-2, 4 and 8 butterflies after J. Cooley, J. Tukey, 1965; odd ones by symmetric pairs.
+// Source: T. Stockham, 1966 (autosort stages); their butterflies are in butterflies-inl.hpp.
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "fft/cpu/butterflies-inl.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/seals-inl.hpp"
 #include "fft/cpu/vectors-inl.hpp"
@@ -21,218 +26,30 @@ namespace {
 
 // ---- Stages ----
 
-// Butterflies take complex_vector or packed_vector.
-template <class Z>
-HWY_INLINE void butterfly_4(Z& a, Z& b, Z& c, Z& e) {
-  const Z s0 = a + c, s1 = b + e, d0 = a - c, d1 = b - e;
-  a = s0 + s1;
-  c = s0 - s1;
-  b = minus_i(d0, d1);
-  e = plus_i(d0, d1);
-}
+// Rows that are `step` scalars apart. Few registers address them all: the columns of a butterfly begin one row apart, and the rows of a
+// column lie k_quarter rows apart.
+template <int R>
+struct rows_apart {
+  static constexpr int k_quarter = R == 16 ? 4 : R == 10 ? 5 : R == 6 || R == 9 || R == 12 ? 3 : R == 7 || R == 8 ? 2 : 1;
+  std::int64_t one, quarter, half, three;
 
-template <class Z>
-HWY_INLINE void butterfly_3(Z& a, Z& b, Z& c) {
-  const Z sum = b + c;
-  const Z A = add_product(static_cast<T>(-0.5), sum, a);
-  const Z B = times(static_cast<T>(0.86602540378443864676L), b - c);
-  a = a + sum;
-  b = minus_i(A, B);
-  c = plus_i(A, B);
-}
-
-// cos(2πk/P) and sin(2πk/P), k = 1 … (P − 1)/2.
-template <int P>
-struct roots_of_unity;
-template <>
-struct roots_of_unity<5> {
-  static constexpr long double cosine[] = {0.30901699437494742410L, -0.80901699437494742410L};
-  static constexpr long double sine[] = {0.95105651629515357212L, 0.58778525229247312917L};
+  explicit rows_apart(std::int64_t step) : one(step), quarter(k_quarter * step), half(2 * quarter), three(3 * quarter) {}
+  template <class P>
+  HWY_INLINE P* at(P* first, int j) const {
+    P* const column = first + j % k_quarter * one;
+    const int part = j / k_quarter;
+    return part == 0 ? column : part == 1 ? column + quarter : part == 2 ? column + half : part == 3 ? column + three : column + 2 * half;
+  }
 };
-template <>
-struct roots_of_unity<7> {
-  static constexpr long double cosine[] = {0.62348980185873353053L, -0.22252093395631440429L, -0.90096886790241912624L};
-  static constexpr long double sine[] = {0.78183148246802980871L, 0.97492791218182360703L, 0.43388373911755812048L};
-};
-
-// A prime P by the definition, as odd_stage.
-template <int P, class Z>
-HWY_INLINE void butterfly_of_prime(Z* x) {
-  using roots = roots_of_unity<P>;
-  constexpr int k_half = P / 2;
-  Z sum[k_half], difference[k_half];
-#pragma GCC unroll 4
-  for (int j = 0; j < k_half; ++j) {
-    sum[j] = x[j + 1] + x[P - 1 - j];
-    difference[j] = x[j + 1] - x[P - 1 - j];
-  }
-  const Z x0 = x[0];
-#pragma GCC unroll 4
-  for (int j = 0; j < k_half; ++j) x[0] = x[0] + sum[j];
-#pragma GCC unroll 4
-  for (int k = 1; k <= k_half; ++k) {
-    Z A = x0, B;
-#pragma GCC unroll 4
-    for (int j = 0; j < k_half; ++j) {
-      const int turn = (j + 1) * k % P, i = (turn <= k_half ? turn : P - turn) - 1;
-      const auto sine = static_cast<T>(turn <= k_half ? roots::sine[i] : -roots::sine[i]);
-      A = add_product(static_cast<T>(roots::cosine[i]), sum[j], A);
-      B = j == 0 ? times(sine, difference[j]) : add_product(sine, difference[j], B);
-    }
-    x[k] = minus_i(A, B);
-    x[P - k] = plus_i(A, B);
-  }
-}
-
-template <int R, class Z>
-HWY_INLINE void butterfly(Z* x);
-
-// Coprime factors A and B without twiddle factors: input number aB + bA, output number k with k mod A and k mod B.
-// Source: I. J. Good, The interaction algorithm and practical Fourier analysis, 1958.
-template <int A, int B, class Z>
-HWY_INLINE void butterfly_of_coprime(Z* x) {
-  // Which inputs the B transforms of A points take, one transform after the other, and which outputs the A transforms of B points give.
-  struct orders {
-    int in[A * B] = {}, out[A * B] = {};
-    constexpr orders() {
-      for (int a = 0; a < A; ++a) {
-        for (int b = 0; b < B; ++b) in[b * A + a] = (a * B + b * A) % (A * B);
-      }
-      for (int k = 0; k < A * B; ++k) out[k % A * B + k % B] = k;
-    }
-  };
-  static constexpr orders k_orders;
-  Z y[A * B];
-#pragma GCC unroll 20
-  for (int i = 0; i < A * B; ++i) y[i] = x[k_orders.in[i]];
-#pragma GCC unroll 9
-  for (int b = 0; b < B; ++b) butterfly<A>(y + b * A);
-#pragma GCC unroll 9
-  for (int a = 0; a < A; ++a) {
-    Z z[B];
-#pragma GCC unroll 9
-    for (int b = 0; b < B; ++b) z[b] = y[b * A + a];
-    butterfly<B>(z);
-#pragma GCC unroll 9
-    for (int b = 0; b < B; ++b) x[k_orders.out[a * B + b]] = z[b];
-  }
-}
-
-template <int R, class Z>
-HWY_INLINE void butterfly(Z* x) {
-  [[maybe_unused]] constexpr auto h = static_cast<T>(0.70710678118654752440L);
-  if constexpr (R == 2) {
-    const Z a = x[0];
-    x[0] = a + x[1];
-    x[1] = a - x[1];
-  } else if constexpr (R == 3) {
-    butterfly_3(x[0], x[1], x[2]);
-  } else if constexpr (R == 4) {
-    butterfly_4(x[0], x[1], x[2], x[3]);
-  } else if constexpr (R == 5 || R == 7) {
-    butterfly_of_prime<R>(x);
-  } else if constexpr (R == 6) {
-    butterfly_of_coprime<2, 3>(x);
-  } else if constexpr (R == 10) {
-    butterfly_of_coprime<2, 5>(x);
-  } else if constexpr (R == 14) {
-    butterfly_of_coprime<2, 7>(x);
-  } else if constexpr (R == 15) {
-    butterfly_of_coprime<3, 5>(x);
-  } else if constexpr (R == 18) {
-    butterfly_of_coprime<2, 9>(x);
-  } else if constexpr (R == 20) {
-    butterfly_of_coprime<4, 5>(x);
-  } else if constexpr (R == 9) {
-    // Columns of a 3 × 3 matrix, factors e^{−2πi jk/9}, rows.
-    constexpr auto c1 = static_cast<T>(0.76604444311897803520L), s1 = static_cast<T>(0.64278760968653932632L);
-    constexpr auto c2 = static_cast<T>(0.17364817766693034885L), s2 = static_cast<T>(0.98480775301220805937L);
-    constexpr auto c4 = static_cast<T>(-0.93969262078590838405L), s4 = static_cast<T>(0.34202014332566873304L);
-#pragma GCC unroll 3
-    for (int j = 0; j < 3; ++j) butterfly_3(x[j], x[j + 3], x[j + 6]);
-    x[4] = times(x[4], c1, -s1);
-    x[5] = times(x[5], c2, -s2);
-    x[7] = times(x[7], c2, -s2);
-    x[8] = times(x[8], c4, -s4);
-    Z y[9];
-#pragma GCC unroll 3
-    for (int k = 0; k < 3; ++k) {
-      butterfly_3(x[3 * k], x[3 * k + 1], x[3 * k + 2]);
-#pragma GCC unroll 3
-      for (int i = 0; i < 3; ++i) y[k + 3 * i] = x[3 * k + i];
-    }
-#pragma GCC unroll 9
-    for (int k = 0; k < 9; ++k) x[k] = y[k];
-  } else if constexpr (R == 12) {
-    // Columns of a 4 × 3 matrix, factors e^{−2πi jk/12}, rows.
-    constexpr auto c = static_cast<T>(0.86602540378443864676L), s = static_cast<T>(0.5);
-#pragma GCC unroll 3
-    for (int j = 0; j < 3; ++j) butterfly_4(x[j], x[j + 3], x[j + 6], x[j + 9]);
-    x[4] = times(x[4], c, -s);
-    x[5] = times(x[5], s, -c);
-    x[7] = times(x[7], s, -c);
-    x[8] = times(x[8], -s, -c);
-    x[10] = times_minus_i(x[10]);
-    x[11] = times(T(-1), x[11]);
-    Z y[12];
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      butterfly_3(x[3 * k], x[3 * k + 1], x[3 * k + 2]);
-#pragma GCC unroll 3
-      for (int i = 0; i < 3; ++i) y[k + 4 * i] = x[3 * k + i];
-    }
-#pragma GCC unroll 12
-    for (int k = 0; k < 12; ++k) x[k] = y[k];
-  } else if constexpr (R == 16) {
-    // Columns of a 4 × 4 matrix, factors e^{−2πi jk/16}, rows.
-    constexpr auto c = static_cast<T>(0.92387953251128675613L), s = static_cast<T>(0.38268343236508977173L);
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) butterfly_4(x[j], x[j + 4], x[j + 8], x[j + 12]);
-    x[5] = times(x[5], c, -s);
-    x[6] = times(h, minus_i(x[6], x[6]));
-    x[7] = times(x[7], s, -c);
-    x[9] = times(h, minus_i(x[9], x[9]));
-    x[10] = times_minus_i(x[10]);
-    x[11] = times(-h, plus_i(x[11], x[11]));
-    x[13] = times(x[13], s, -c);
-    x[14] = times(-h, plus_i(x[14], x[14]));
-    x[15] = times(x[15], -c, s);
-    Z y[16];
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      butterfly_4(x[4 * k], x[4 * k + 1], x[4 * k + 2], x[4 * k + 3]);
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) y[k + 4 * i] = x[4 * k + i];
-    }
-#pragma GCC unroll 16
-    for (int k = 0; k < 16; ++k) x[k] = y[k];
-  } else {
-    static_assert(R == 8);
-    butterfly_4(x[0], x[2], x[4], x[6]);
-    butterfly_4(x[1], x[3], x[5], x[7]);
-    // The odd half times e^{−2πi k/8}: k = 1: (1 − i)/√2, 2: −i, 3: −(1 + i)/√2.
-    const Z e0 = x[0], e1 = x[2], e2 = x[4], e3 = x[6], o0 = x[1], o2 = x[5];
-    const Z o1 = times(h, minus_i(x[3], x[3])), o3 = times(h, plus_i(x[7], x[7]));  // o3: negated
-    x[0] = e0 + o0;
-    x[4] = e0 - o0;
-    x[1] = e1 + o1;
-    x[5] = e1 - o1;
-    x[2] = minus_i(e2, o2);
-    x[6] = plus_i(e2, o2);
-    x[3] = e3 - o3;
-    x[7] = e3 + o3;
-  }
-}
 
 // Swapped is known at compile time, so that NEON loads and stores the two halves of a row by one instruction.
 template <int R, bool Twiddle, bool Swapped>
-HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, std::int64_t tiles,
-                           const T* HWY_RESTRICT twiddles, read_ahead& ahead) {
+HWY_INLINE void fixed_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, std::int64_t tiles,
+                            const T* HWY_RESTRICT twiddles, read_ahead& ahead) {
   const D d;
   constexpr std::int64_t re = Swapped ? W : 0, im = W - re;
   const std::int64_t m = n / (s * R);
-  const std::int64_t from_step = s * m * k_row;
-  const std::int64_t to_step = s * k_row;
+  const rows_apart<R> in(s * m * k_row), out(s * k_row);
   for (std::int64_t i = 0; i < m; ++i) {
     const T* HWY_RESTRICT w = twiddles + 2 * (R - 1) * i;
     // A short line has a butterfly or a few of them for each i, so what begins an i is done for all tiles.
@@ -241,31 +58,75 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
       T* to = y + (t * n + s * R * i) * k_row;
       for (std::int64_t q = 0; q < s; ++q, from += k_row, to += k_row) {
         ahead.step();
-        complex_vector v[R];
-#pragma GCC unroll 8
-        for (int j = 0; j < R; ++j) v[j] = {hn::Load(d, from + j * from_step + re), hn::Load(d, from + j * from_step + im)};
-        butterfly<R>(v);
-#pragma GCC unroll 8
-        for (int k = 0; k < R; ++k) {
+        const auto load = [&](int j) HWY_ATTR {
+          const T* row = in.at(from, j);
+          return complex_vector{hn::Load(d, row + re), hn::Load(d, row + im)};
+        };
+        const auto store = [&](int k, complex_vector z) HWY_ATTR {
           if constexpr (Twiddle) {
-            if (k > 0) v[k] = times(v[k], hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
+            if (k > 0) z = times(z, hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
           }
-          hn::Store(v[k].re, d, to + k * to_step + re);
-          hn::Store(v[k].im, d, to + k * to_step + im);
-        }
+          T* row = out.at(to, k);
+          hn::Store(z.re, d, row + re);
+          hn::Store(z.im, d, row + im);
+        };
+        each_of_butterfly<R>(load, store);
       }
     }
   }
 }
 
+// Calls run<R>() for the radix R of a stage whose butterflies are known at compile time (k_fixed_radices). Returns whether it is one.
+template <class Run>
+bool for_radix(int radix, const Run& run) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return ((radix == k_fixed_radices[I] && (run.template operator()<k_fixed_radices[I]>(), true)) || ...);
+  }
+  (std::make_index_sequence<std::size(k_fixed_radices)>());
+}
+
+template <int R, bool Swapped>
+void twiddled_stage_of(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, const row_factors<T>& factors, read_ahead& ahead) {
+  const D d;
+  constexpr std::int64_t re = Swapped ? W : 0, im = W - re;
+  const std::int64_t s = n / R, period = std::int64_t{1} << factors.shift;
+  const rows_apart<R> rows(s * k_row), far(s / period * k_row);
+  const T* far_rows = factors.far;
+  for (std::int64_t q = 0; q < s; far_rows += k_row) {
+    const T* near_row = factors.near;
+    for (const std::int64_t end = q + period; q < end; ++q, x += k_row, y += k_row, near_row += k_row) {
+      ahead.step();
+      const auto load = [&](int j) HWY_ATTR {
+        const T* row = rows.at(x, j);
+        return complex_vector{hn::Load(d, row + re), hn::Load(d, row + im)};
+      };
+      const auto store = [&](int k, const complex_vector& z) HWY_ATTR {
+        const T* const w = far.at(far_rows, k);
+        const complex_vector f = times(complex_at(near_row, 0), hn::Load(d, w), hn::Load(d, w + W));
+        const complex_vector made = times(z, f.re, f.im);
+        T* const row = rows.at(y, k);
+        hn::Store(made.re, d, row + re);
+        hn::Store(made.im, d, row + im);
+      };
+      each_of_butterfly<R>(load, store);
+    }
+  }
+}
+
+void twiddled_stage(int radix, const T* x, T* y, std::int64_t n, const row_factors<T>& factors, bool swapped, read_ahead& ahead) {
+  for_radix(radix, [&]<int R>() {
+    return swapped ? twiddled_stage_of<R, true>(x, y, n, factors, ahead) : twiddled_stage_of<R, false>(x, y, n, factors, ahead);
+  });
+}
+
 template <int R>
-void even_stage_of(const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, bool swapped,
-                   read_ahead& ahead) {
+void fixed_stage_of(const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, bool swapped,
+                    read_ahead& ahead) {
   if (twiddles != nullptr)
-    return swapped ? even_stage<R, true, true>(x, y, n, s, tiles, twiddles, ahead)
-                   : even_stage<R, true, false>(x, y, n, s, tiles, twiddles, ahead);
-  return swapped ? even_stage<R, false, true>(x, y, n, s, tiles, twiddles, ahead)
-                 : even_stage<R, false, false>(x, y, n, s, tiles, twiddles, ahead);
+    return swapped ? fixed_stage<R, true, true>(x, y, n, s, tiles, twiddles, ahead)
+                   : fixed_stage<R, true, false>(x, y, n, s, tiles, twiddles, ahead);
+  return swapped ? fixed_stage<R, false, true>(x, y, n, s, tiles, twiddles, ahead)
+                 : fixed_stage<R, false, false>(x, y, n, s, tiles, twiddles, ahead);
 }
 
 // Number of terms in a partial sum. Adding h terms one by one has a rounding error of √(h/2); with partial sums it is
@@ -361,14 +222,9 @@ HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
 
 void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, std::int64_t tiles, const T* twiddles, const T* roots, bool swapped,
            read_ahead& ahead) {
+  if (roots == nullptr && for_radix(radix, [&]<int R>() { fixed_stage_of<R>(x, y, n, s, tiles, twiddles, swapped, ahead); })) return;
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
-  switch (radix) {
-    case 2: return even_stage_of<2>(x, y, n, s, tiles, twiddles, swapped, ahead);
-    case 4: return even_stage_of<4>(x, y, n, s, tiles, twiddles, swapped, ahead);
-    case 8: return even_stage_of<8>(x, y, n, s, tiles, twiddles, swapped, ahead);
-    default: break;
-  }
   for (std::int64_t t = 0; t < tiles; ++t, x += n * k_row, y += n * k_row) {
     switch (radix) {
       case 3: odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead); break;
@@ -399,24 +255,16 @@ void multiply_rows(const T* x, T* y, std::int64_t rows, std::int64_t padded, con
   for (std::int64_t i = rows * k_row; i < padded * k_row; i += W) hn::Store(hn::Zero(d), d, y + i);
 }
 
-void twiddle_rows(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped, int used, T* seals) {
+void twiddle_rows(const T* x, T* y, std::int64_t rows, const row_factors<T>& factors, bool conjugate, bool swapped) {
   const D d;
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
-  for (std::int64_t group = 0; group < rows; group += W) {
-    const std::int64_t end = HWY_MIN(rows, group + W);
-    word_vector seal = hn::Zero(words());
-    for (std::int64_t j = group; j < end; ++j) {
-      const complex_vector near = {hn::Load(d, fine + j * k_row), hn::Load(d, fine + j * k_row + W)};
-      complex_vector w = times(near, hn::Set(d, coarse[2 * j]), hn::Set(d, coarse[2 * j + 1]));
-      if (conjugate) w.im = hn::Neg(w.im);
-      const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
-      const complex_vector z = times(v, w.re, w.im);
-      hn::Store(z.re, d, y + j * k_row + re);
-      hn::Store(z.im, d, y + j * k_row + im);
-      if (seals != nullptr) seal = seal_next(seal, swapped ? complex_vector{z.im, z.re} : z);
-    }
-    if (seals != nullptr) store_seal(seal, end - group, used, seals + group / W);
+  for (std::int64_t j = 0; j < rows; ++j) {
+    complex_vector w = factor_of(factors, j);
+    if (conjugate) w.im = hn::Neg(w.im);
+    const complex_vector z = times({hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)}, w.re, w.im);
+    hn::Store(z.re, d, y + j * k_row + re);
+    hn::Store(z.im, d, y + j * k_row + im);
   }
 }
 

@@ -137,18 +137,6 @@ void sum_tile(const T* tile, std::int64_t rows, const encoder<T>& encode) {
   end_parity(*encode.sums, rows);
 }
 
-template <bool Untwiddle>
-HWY_INLINE complex_vector row_of(const T* HWY_RESTRICT tile, std::int64_t j, const output_sum<T>& of) {
-  const D d;
-  complex_vector v = complex_at(tile, j);
-  if constexpr (Untwiddle) {
-    const complex_vector near = {hn::Load(d, of.fine + j * k_row), hn::Load(d, of.fine + j * k_row + W)};
-    const complex_vector w = times(near, hn::Set(d, of.coarse[2 * j]), hn::Set(d, of.coarse[2 * j + 1]));
-    v = times(v, w.re, of.swapped ? w.im : hn::Neg(w.im));  // swapped data were multiplied by the conjugate factors
-  }
-  return v;
-}
-
 // Contributions of the real and imaginary parts of rows to re and im of their sum.
 struct row_sums {
   V re_re, re_im, im_re, im_im;
@@ -164,9 +152,32 @@ struct row_sums {
   }
 };
 
+// The seals of rows that follow each other.
+struct sealed_rows {
+  T* next;
+  int used;
+  std::int64_t rows, left;  // rows of the current group: all, and those to come
+  word_vector seal = hn::Zero(words());
+
+  HWY_INLINE void add(const complex_vector& v) {
+    seal = seal_next(seal, v);
+    if (--left == 0) end_group();
+  }
+  HWY_INLINE void end_group() {
+    store_seal(seal, rows - left, used, next++);
+    rows = left = W;
+    seal = hn::Zero(words());
+  }
+  HWY_INLINE void end() {
+    if (left < rows) end_group();
+  }
+};
+
 // Adds rows `first` … `last` − 1 to the sums of their half. Odd and even rows have separate accumulators, for shorter dependency chains.
-template <bool General, bool Untwiddle>
-HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::int64_t last, const output_sum<T>& of, int half) {
+// With Seal, the numbers that join a seal are those that join the sums.
+template <bool General, bool Untwiddle, bool Seal>
+HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::int64_t last, const output_sum<T>& of, int half,
+                         sealed_rows& sealed) {
   constexpr int k_row_weights = General ? 4 : 2;
   const V zero = hn::Zero(D());
   lane_sums& sums = *of.sums;
@@ -175,9 +186,15 @@ HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::in
     row_sums even = {zero, zero, zero, zero}, odd = even;
     word_vector parity = parity_so_far(sums);
     const auto add = [&](row_sums& to, std::int64_t j) HWY_ATTR {
-      const complex_vector v = row_of<Untwiddle>(tile, j, of);
+      complex_vector v = complex_at(tile, j);
+      if constexpr (Seal) sealed.add(v);
+      if constexpr (Untwiddle) {
+        const complex_vector w = factor_of(of.factors, j);
+        v = times(v, w.re, of.swapped ? w.im : hn::Neg(w.im));  // swapped data were multiplied by the conjugate factors
+      } else {
+        parity = join_row(parity, v.re, v.im);
+      }
       to.template add<General>(of.weights + k_row_weights * j, v);
-      if constexpr (!Untwiddle) parity = join_row(parity, v.re, v.im);
     };
     std::int64_t j = block;
     for (; j + 1 < end; j += 2) {
@@ -209,23 +226,28 @@ HWY_INLINE void from_halves(lane_sums& sums) {
   }
 }
 
-template <bool General, bool Untwiddle>
+template <bool General, bool Untwiddle, bool Seal>
 HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const output_sum<T>& of) {
   const std::int64_t middle = (rows + 1) / 2;
-  sum_half<General, Untwiddle>(tile, 0, middle, of, 0);
-  sum_half<General, Untwiddle>(tile, middle, rows, of, 1);
+  const std::int64_t first_sealed = of.first_sealed > 0 ? of.first_sealed : W;
+  sealed_rows sealed{of.seals, of.used, first_sealed, first_sealed};
+  sum_half<General, Untwiddle, Seal>(tile, 0, middle, of, 0, sealed);
+  sum_half<General, Untwiddle, Seal>(tile, middle, rows, of, 1, sealed);
+  if constexpr (Seal) sealed.end();
   from_halves(*of.sums);
   if constexpr (!Untwiddle) end_parity(*of.sums, rows);
 }
 
 void sum_outputs(const T* tile, std::int64_t rows, const output_sum<T>& of) {
   clear(*of.sums);
-  if (of.coarse != nullptr)
-    sum_halves<false, true>(tile, rows, of);
+  if (of.factors.far != nullptr && of.seals != nullptr)
+    sum_halves<false, true, true>(tile, rows, of);
+  else if (of.factors.far != nullptr)
+    sum_halves<false, true, false>(tile, rows, of);
   else if (of.general)
-    sum_halves<true, false>(tile, rows, of);
+    sum_halves<true, false, false>(tile, rows, of);
   else
-    sum_halves<false, false>(tile, rows, of);
+    sum_halves<false, false, false>(tile, rows, of);
 }
 
 // ---- Verdicts ----

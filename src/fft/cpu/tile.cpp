@@ -73,6 +73,18 @@ write_ahead<T> later(const tile_job<T>& job) {
   return {job.stream || job.stream_run ? nullptr : job.to.base, job.to.lane, job.transform->rows_out()};
 }
 
+// Returns the rows of row_factors::far.
+template <class T>
+std::int64_t far_rows(const tile_job<T>& job) {
+  return ((job.transform->rows_out() - 1) >> job.factors.shift) + 1;
+}
+
+// Returns whether the last stage of a tile multiplies by the factors, and stores to the workspace.
+template <class T>
+bool multiplies_at_last(const tile_job<T>& job) {
+  return job.factors.far != nullptr && job.to.how == access::blocks && job.transform->multiplies_at_last(job.factors);
+}
+
 // Returns the norm below which a lane cannot overflow.
 template <class T>
 double overflow_limit(const tile_job<T>& job) {
@@ -294,26 +306,34 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
       strike_rows(how_.injector, where, {job.interval, all_.tiles, step, std::max<std::int64_t>(1, transform.stages())}, data, row,
                   scalars / row, job.used);
     } else {
-      how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.factors.coarse != nullptr ? 1 : 0)},
-                           data, scalars);
+      how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.factors.far != nullptr ? 1 : 0)}, data,
+                           scalars);
     }
   };
-  T* done = transform.run(x, y, job.inverse, job.ahead, strike, how_.injector.armed(site::twiddle));
-  if (job.factors.coarse != nullptr) {
-    const T* coarse = job.factors.coarse;
-    core::vector<T> struck;
-    if (how_.injector.armed(site::twiddle)) {
-      struck.assign(coarse, coarse + 2 * transform.rows_out());
-      // Skip row 0, whose factor is 1.
-      strike(site::twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
-      coarse = struck.data();
+  const bool strikes_factors = how_.injector.armed(site::twiddle);
+  row_factors<T> factors = job.factors;
+  core::vector<T> struck;
+  if (factors.far != nullptr && strikes_factors) {
+    const std::int64_t row = 2 * kernel_.lanes, rows = far_rows(job);
+    struck.assign(factors.far, factors.far + rows * row);
+    // Skip row 0, whose factors are 1.
+    strike_rows(how_.injector, site::twiddle, {job.interval, all_.tiles, transform.twiddle_steps(), transform.twiddle_steps() + 1},
+                struck.data() + row, row, rows - 1, job.used);
+    factors.far = struck.data();
+  }
+  T* done = nullptr;
+  if (multiplies_at_last(job)) {
+    // Blocks of the workspace, which wait for another pass and have seals, are verified and sealed there.
+    done = transform.run_to(x, y, job.inverse, job.ahead, strike, strikes_factors, factors, job.to.base);
+  } else {
+    done = transform.run(x, y, job.inverse, job.ahead, strike, strikes_factors);
+    if (factors.far != nullptr) {
+      T* const to = job.to.how == access::blocks ? job.to.base : done;
+      kernel_.twiddle_rows(done, to, transform.rows_out(), factors, false, job.inverse);
+      done = to;
+    } else if (seals != nullptr) {
+      make_seals(job, done, seals);
     }
-    // Blocks of the workspace, which wait for another pass and have seals, are verified there.
-    T* const to = job.to.how == access::blocks ? job.to.base : done;
-    kernel_.twiddle_rows(done, to, transform.rows_out(), coarse, job.factors.fine, false, job.inverse, job.used, seals);
-    done = to;
-  } else if (seals != nullptr) {
-    make_seals(job, done, seals);
   }
   if (job.scale != 1) kernel_.scale_rows(done, transform.rows_out(), static_cast<T>(job.scale));
   return done;
@@ -356,8 +376,12 @@ abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   }
   // The sums remove the twiddle factors again, so that this product is verified together with the transform.
   output_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
-  sum.coarse = job.check.coarse;
-  sum.fine = job.check.fine;
+  sum.factors = job.check;
+  if (job.factors.far != nullptr && job.to.seals != nullptr) {
+    sum.seals = mine_.seals.data();
+    sum.used = job.used;
+    sum.first_sealed = job.to.first_sealed;
+  }
   kernel_.sum_outputs(done, transform.rows_out(), sum);
   return judge(job, done);
 }
@@ -522,9 +546,9 @@ void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) 
     kernel_.load_rows(done, scalars_out(job), job.used, scalars_out(job), mine_.x.data(), encoder<T>{.parity = false});
     judged = mine_.x.data();
   }
-  if (job.check.coarse != nullptr) {
+  if (job.check.far != nullptr) {
     T* other = done == mine_.x.data() ? mine_.y.data() : mine_.x.data();
-    kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.check.coarse, job.check.fine, true, job.inverse, job.used, nullptr);
+    kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.check, true, job.inverse);
     judged = other;
   }
   lane_verdicts& lanes = mine_.verdicts;

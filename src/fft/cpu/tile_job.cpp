@@ -236,7 +236,7 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
 template <class T>
 std::int64_t seal_scalars(const tile_job<T>& job) {
   const std::int64_t lanes = kernels<T>().lanes;
-  if (job.to.how == access::blocks) return (job.rows_stored + lanes - 1) / lanes;
+  if (job.to.how == access::blocks) return (job.rows_stored - job.to.first_sealed + lanes - 1) / lanes + (job.to.first_sealed > 0 ? 1 : 0);
   return job.to.how == access::other_rows ? lanes : job.rows_stored * lanes;
 }
 

@@ -37,17 +37,11 @@ struct tile_view {
   std::int64_t index_first = 0, index_lane = 0, index_element = 1, length = 0;
   T* seals = nullptr;
   std::int64_t seal_stride = 0;
+  std::int64_t first_sealed = 0;  // blocks, stores: the rows of the first seal, if it has fewer than the others
   // other_rows: the load extends the seals `running`, one for each row and lane, to `extended`, and compares them with `seals` if it is
   // the last of the tiles that share them. Before, `seals` is null.
   const std::remove_const_t<T>* running = nullptr;
   std::remove_const_t<T>* extended = nullptr;
-};
-
-// Twiddle factors between two passes: coarse[row] · fine[row][lane].
-template <class T>
-struct factors_of {
-  const T* coarse = nullptr;
-  const T* fine = nullptr;
 };
 
 template <class T>
@@ -60,9 +54,9 @@ struct tile_job {
   int used = 0;  // lanes
   std::int64_t rows_stored = 0;
   bool inverse = false;
-  bool expand = false;    // a half spectrum is loaded, and the tile computes its other rows
-  factors_of<T> factors;  // applied after the transform
-  factors_of<T> check;    // second copies, with which the check removes the factors
+  bool expand = false;     // a half spectrum is loaded, and the tile computes its other rows
+  row_factors<T> factors;  // applied after the transform
+  row_factors<T> check;    // second copies, with which the check removes the factors
   double scale = 1;
   double check_scale = 1;
   bool stream = false;
@@ -92,7 +86,7 @@ void make_seals(const tile_job<T>& job, const T* done, T* seals);
 // factors between two passes.
 template <class T>
 bool has_stored_parity(const tile_job<T>& job) {
-  return job.check.coarse == nullptr && !is_workspace(job.to.how);
+  return job.check.far == nullptr && !is_workspace(job.to.how);
 }
 
 // Stores the first rows_stored rows of a tile, and its seals if it has any. If has_stored_parity, returns the parity of the tile, computed

@@ -112,6 +112,13 @@ HWY_INLINE complex_vector complex_at(const T* HWY_RESTRICT tile, std::int64_t ro
   return {hn::Load(d, tile + row * k_row), hn::Load(d, tile + row * k_row + W)};
 }
 
+// Returns the factors of row j.
+HWY_INLINE complex_vector factor_of(const row_factors<T>& factors, std::int64_t j) {
+  const std::int64_t far = j >> factors.shift;
+  const complex_vector w = complex_at(factors.far, far);
+  return times(complex_at(factors.near, j - (far << factors.shift)), w.re, w.im);
+}
+
 // ---- Lanes of two vectors ----
 
 // AVX-512 has an instruction for any lanes of two vectors; Highway's exchanges of blocks are two or three.

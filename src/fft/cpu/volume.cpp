@@ -41,8 +41,10 @@ geometry line_of(std::int64_t n) {
   return made;
 }
 
-volume_layout::volume_layout(const geometry& shape, std::optional<line_split> split, std::int64_t lanes, std::int64_t scalar)
-    : long_line(split.has_value()), rows_first(!long_line && (shape.kind == kind::r2c || (shape.kind == kind::c2c && shape.n[0] > 1))) {
+volume_layout::volume_layout(const geometry& shape, std::optional<line_split> split, std::int64_t lanes_of, std::int64_t scalar)
+    : lanes(lanes_of),
+      long_line(split.has_value()),
+      rows_first(!long_line && (shape.kind == kind::r2c || (shape.kind == kind::c2c && shape.n[0] > 1))) {
   if (split) {
     // Element j₁ n₂ + j₂ of the input, k₁ + n₁ k₂ of the output.
     n[1] = split->n1;
@@ -76,6 +78,8 @@ volume_layout::volume_layout(const geometry& shape, std::optional<line_split> sp
   planes_fit = n[0] > 1 && plane * scalar <= k_plane_bytes;
 }
 
+std::int64_t volume_layout::groups_after(std::int64_t first) const { return first == 0 ? groups : 1 + ceil_div(plane_rows - first, lanes); }
+
 template <class T>
 volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool protect, sharing share)
     : shape_(shape), lanes_(kernels<T>().lanes), layout_(shape, split, lanes_, sizeof(T)), share_(share) {
@@ -101,20 +105,20 @@ void volume<T>::make_lines(bool protect) {
 
 template <class T>
 void volume<T>::make_factors(factor_tables& made) const {
-  const std::int64_t n = shape_.n[2];
-  made.fine = core::aligned_buffer<T>(layout_.n[1] * 2 * lanes_);
-  for (std::int64_t k = 0; k < layout_.n[1]; ++k) {
-    for (int l = 0; l < lanes_; ++l) {
-      const auto w = root_of_unity<wide<T>>(k * l, n);
-      made.fine[(2 * k) * lanes_ + l] = static_cast<T>(w.real());
-      made.fine[(2 * k + 1) * lanes_ + l] = static_cast<T>(w.imag());
-    }
-  }
-  for (std::int64_t first = 0; first < layout_.width; first += lanes_) {
-    for (std::int64_t k = 0; k < layout_.n[1]; ++k) {
-      const auto w = root_of_unity<wide<T>>(first * k, n);
-      made.coarse.push_back(static_cast<T>(w.real()));
-      made.coarse.push_back(static_cast<T>(w.imag()));
+  // Tables of about 2 √n₁ rows stay in the first-level cache.
+  while (std::int64_t{4} << 2 * made.shift <= layout_.n[1]) ++made.shift;
+  made.near = std::int64_t{1} << made.shift;
+  made.far = ceil_div(layout_.n[1], made.near);
+  made.rows = core::large_buffer<T>(layout_.columns * (made.far + made.near) * 2 * lanes_);
+  T* next = made.rows.data();
+  for (std::int64_t first = 0; first < layout_.columns * lanes_; first += lanes_) {
+    for (std::int64_t row = 0; row < made.far + made.near; ++row, next += 2 * lanes_) {
+      const std::int64_t k = row < made.far ? row * made.near : row - made.far;
+      for (int l = 0; l < lanes_; ++l) {
+        const auto w = root_of_unity<wide<T>>(k * (first + l), shape_.n[2]);
+        next[l] = static_cast<T>(w.real());
+        next[lanes_ + l] = static_cast<T>(w.imag());
+      }
     }
   }
 }
@@ -136,7 +140,7 @@ void volume<T>::prepare(workspace& memory, const transform_args& how, int signal
     made->data = core::large_buffer<T>(planes_of(how, signals) * layout_.plane_scalars);
     if (layout_.outer_last()) made->held = core::large_buffer<T>(layout_.n[0] * layout_.held_scalars);
     if (protect) {
-      made->seals = core::aligned_buffer<T>(layout_.turning_tiles * layout_.groups);
+      made->seals = core::aligned_buffer<T>(layout_.turning_tiles * (layout_.groups + 1));
       if (layout_.n[0] > 1) made->outer_seals = core::aligned_buffer<T>(layout_.outer_columns * layout_.n[0] * lanes_);
       if (layout_.outer_last()) made->running = core::aligned_buffer<T>(2 * layout_.outer_columns * layout_.n[0] * lanes_);
     }
@@ -155,9 +159,22 @@ bool volume<T>::takes_whole_signals(std::int64_t batch, int threads) const {
   return batch >= 2 * threads && layout_.signal_scalars() * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
 }
 
+// Returns the numbers of a long line before the first cache line of the output, if all its rows begin alike: a tile of its own for them
+// makes the stores of all others whole cache lines. Results do not depend on it, since lanes do not.
+template <class T>
+std::int64_t volume<T>::lanes_before_line(const T* out, const transform_args& how) const {
+  constexpr std::int64_t number = 2 * sizeof(T);
+  const std::int64_t line = std::min(read_ahead::k_line, lanes_ * number);
+  const auto before = static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(out) % static_cast<std::uintptr_t>(line));
+  const bool alike = layout_.n[1] * number % line == 0 && (shape_.batch == 1 || shape_.output.distance * number % line == 0);
+  const bool dense = layout_.long_line && shape_.kind == kind::c2c && shape_.output.stride[2] == 1 && !how.in_place;
+  return dense && alike && before % number == 0 ? before / number : 0;
+}
+
 template <class T>
 void volume<T>::run(const void* in, void* out, const transform_args& how) const {
-  const strike_counts all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
+  const std::int64_t first = lanes_before_line(static_cast<const T*>(out), how);
+  const strike_counts all{shape_.batch * tiles_of_signal(first), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
     // Large signals are shared by all threads.
     const bool whole = takes_whole_signals(shape_.batch, how.threads);
@@ -165,9 +182,9 @@ void volume<T>::run(const void* in, void* out, const transform_args& how) const 
     const auto one = [&](std::int64_t b, int threads, int slot) {
       const T* from = static_cast<const T*>(in) + b * shape_.input.distance * (shape_.input.real ? 1 : 2);
       T* to = static_cast<T*>(out) + b * shape_.output.distance * (shape_.output.real ? 1 : 2);
-      const numbering where{all, b * tiles_of_signal(), b * waiting_of_signal()};
+      const numbering where{all, b * tiles_of_signal(first), b * waiting_of_signal()};
       const crew<T> workers{how, all, memory.slots, threads, slot};
-      (void)volume_run<T>(*this, from, to, workers, *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], where, b).run();
+      (void)volume_run<T>(*this, from, to, workers, *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], where, b, first).run();
     };
     if (whole) {
       core::parallel_for(how.threads, shape_.batch, [&](std::int64_t b, int slot) { one(b, 1, slot); });

@@ -46,6 +46,7 @@ struct numbering {
 
 // How a volume is cut into planes and tiles.
 struct volume_layout {
+  std::int64_t lanes = 1;                        // lanes of a vector
   bool long_line = false;                        // the volume is a 1-D line
   bool rows_first = false;                       // axis 2 comes first
   std::int64_t n[3] = {1, 1, 1};                 // lengths of the axes
@@ -60,7 +61,9 @@ struct volume_layout {
   bool planes_fit = false;                           // a plane of the workspace fits into the cache of a core
 
   // `scalar`: bytes of one.
-  volume_layout(const geometry& shape, std::optional<line_split> split, std::int64_t lanes, std::int64_t scalar);
+  volume_layout(const geometry& shape, std::optional<line_split> split, std::int64_t lanes_of, std::int64_t scalar);
+  // The tiles of the turned pass in a plane, if the first has `first` lanes, or 0: as many as the others.
+  std::int64_t groups_after(std::int64_t first) const;
   bool outer_last() const { return rows_first && n[0] > 1; }
   std::int64_t signal_scalars() const { return n[0] * plane_scalars; }
 };
@@ -104,21 +107,31 @@ class volume final : public transform {
   // Returns whether each signal is transformed by one thread: as chosen, or if they are so small that they stay in the cache of its core.
   bool takes_whole_signals(std::int64_t batch, int threads) const;
 
-  std::int64_t tiles_of_signal() const { return layout_.outer_tiles + layout_.turning_tiles + layout_.turned_tiles; }
+  // `first`: the lanes of the first turned tile (volume_layout::groups_after).
+  std::int64_t tiles_of_signal(std::int64_t first = 0) const {
+    return layout_.outer_tiles + layout_.turning_tiles + layout_.n[0] * layout_.groups_after(first);
+  }
   std::int64_t waiting_of_signal() const { return tiles_of_signal() - (layout_.outer_last() ? layout_.outer_tiles : layout_.turned_tiles); }
 
  private:
   template <class U>
   friend class volume_run;  // the passes over a signal
 
-  // Twiddle factors of the long line: `coarse` for the first lane of each tile, `fine` from there to the other lanes.
+  // Twiddle factors of the long line: for each tile, the rows of row_factors::far, then those of row_factors::near.
   struct factor_tables {
-    std::vector<T> coarse;
-    core::aligned_buffer<T> fine;
+    core::aligned_buffer<T> rows;
+    int shift = 0;
+    std::int64_t far = 0, near = 0;  // rows of a tile
+
+    row_factors<T> of(std::int64_t tile, int lanes) const {
+      const T* const first = rows.data() + tile * (far + near) * 2 * lanes;
+      return {first, first + far * 2 * lanes, shift};
+    }
   };
 
-  void make_factors(factor_tables& result) const;
+  void make_factors(factor_tables& made) const;
   void make_lines(bool protect);
+  std::int64_t lanes_before_line(const T* out, const transform_args& how) const;
   std::int64_t planes_of(const transform_args& how, int signals) const;
 
   geometry shape_;

@@ -10,7 +10,7 @@ namespace ballast::fft::cpu {
 
 template <class T>
 volume_run<T>::volume_run(const volume<T>& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine, const numbering& where,
-                          std::int64_t signal)
+                          std::int64_t signal, std::int64_t first)
     : v_(plan),
       at_(plan.layout_),
       from_(plan.shape_.input),
@@ -21,6 +21,7 @@ volume_run<T>::volume_run(const volume<T>& plan, const T* in, T* out, const crew
       mine_(mine),
       where_(where),
       signal_(signal),
+      first_(first),
       protect_(workers.how.protection != protection::off),
       in_unit_(from_.real ? 1 : 2),
       out_unit_(to_.real ? 1 : 2),
@@ -42,7 +43,7 @@ bool volume_run<T>::run() {
   } else {
     const auto once = [&](int) -> std::optional<abft::finding> {
       passes();
-      how.seen.checked(static_cast<std::uint64_t>(at_.turning_tiles * at_.groups));
+      how.seen.checked(static_cast<std::uint64_t>(at_.turning_tiles * groups()));
       if (fatal_) return std::nullopt;
       return abft::finding{.word = damaged_ ? abft::k_fail : abft::k_pass, .residual = 1, .index = signal_};
     };
@@ -78,7 +79,7 @@ void volume_run<T>::plane_passes() {
       for (std::int64_t column = 0; column < at_.columns; ++column) {
         if (!turning_tile(plane, column, worker, turning)) return false;
       }
-      for (std::int64_t group = 0; group < at_.groups; ++group) {
+      for (std::int64_t group = 0; group < groups(); ++group) {
         if (!turned_tile(plane, group, worker, turned)) return false;
       }
       return true;
@@ -92,8 +93,8 @@ void volume_run<T>::plane_passes() {
       return turning_tile(first + tile / at_.columns, tile % at_.columns, worker, turning);
     });
     if (fatal_ || damaged_) return;
-    workers_.for_tiles(together * at_.groups, turned.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
-      return turned_tile(first + tile / at_.groups, tile % at_.groups, worker, turned);
+    workers_.for_tiles(together * groups(), turned.transform->rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
+      return turned_tile(first + tile / groups(), tile % groups(), worker, turned);
     });
   }
 }
@@ -211,7 +212,8 @@ void volume_run<T>::to_result(tile_job<T>& job, std::size_t lanes, std::size_t e
     job.to.how = stride_[lanes] == 1 && at_.n[lanes] > 1 ? access::columns : stride_[elements] == 1 ? access::rows : access::complex;
   }
   const std::int64_t run = job.to.how == access::columns ? job.to.element : job.to.lane;
-  job.stream = (job.to.how == access::columns || job.to.how == access::rows) && may_stream(to_, result_, workers_.how, run) &&
+  const T* const whole = result_ + first_ * out_unit_;  // the first of the stores that are whole vectors
+  job.stream = (job.to.how == access::columns || job.to.how == access::rows) && may_stream(to_, whole, workers_.how, run) &&
                (stride_[3 - lanes - elements] * out_unit_) % v_.lanes_ == 0;
 }
 
@@ -286,17 +288,17 @@ bool volume_run<T>::turning_tile(std::int64_t plane, std::int64_t column, tile_w
     job.from.seals = outer_seals_at(column, plane);
   } else {
     job.from = source(1, 0, column);
-    job.ahead = next_columns(job.from, column);
+    // The columns of a long line lie a power of two apart more often than not. Brought ahead they displace each other, and the tile that is
+    // computed (docs/notebook/fft.md, "Long lines").
+    if (!at_.long_line) job.ahead = next_columns(job.from, column);
   }
   job.to.base = rows_at(place_of(plane, worker), column);
   job.to.seals = seals_at(plane, column, 0);
+  job.to.first_sealed = first_;
   job.used = lanes_at(at_.plane_lanes, column);
   if (at_.long_line) {
-    const auto of = [&](const factor_tables& tables) {
-      return factors_of<T>{tables.coarse.data() + column * 2 * at_.n[1], tables.fine.data()};
-    };
-    job.factors = of(v_.factors_[0]);
-    if (protect_) job.check = of(v_.factors_[1]);
+    job.factors = v_.factors_[0].of(column, v_.lanes_);
+    if (protect_) job.check = v_.factors_[1].of(column, v_.lanes_);
   }
   number(job, (at_.outer_last() ? 0 : at_.outer_tiles) + plane * at_.columns + column);
   return settle(worker.process(job));
@@ -308,7 +310,7 @@ tile_job<T> volume_run<T>::turned_job() const {
   tile_job<T> job = job_for(at_.rows_first ? 1 : 2);
   job.from.how = access::blocks;
   job.from.element = at_.plane_rows * row;
-  job.from.seal_stride = at_.groups;
+  job.from.seal_stride = groups();
   if (at_.outer_last()) {
     job.to.how = access::other_rows;
     job.to.element = row;
@@ -322,7 +324,7 @@ tile_job<T> volume_run<T>::turned_job() const {
 
 template <class T>
 bool volume_run<T>::turned_tile(std::int64_t plane, std::int64_t group, tile_worker<T>& worker, const tile_job<T>& common) {
-  const std::int64_t first = group * v_.lanes_;
+  const std::int64_t first = first_ == 0 ? group * v_.lanes_ : group == 0 ? 0 : first_ + (group - 1) * v_.lanes_;
   tile_job<T> job = common;
   job.from.base = rows_at(place_of(plane, worker), 0) + first * 2 * v_.lanes_;
   job.from.seals = seals_at(plane, 0, group);
@@ -333,9 +335,9 @@ bool volume_run<T>::turned_tile(std::int64_t plane, std::int64_t group, tile_wor
     job.to.base = result_ + (plane * stride_[0] + first * stride_[at_.rows_first ? 2 : 1]) * out_unit_;
   }
   if (job.to.length > 0) job.to.index_first = first;
-  job.used = lanes_at(at_.plane_rows, group);
+  job.used = first_ > 0 && group == 0 ? static_cast<int>(first_) : lanes_at(at_.plane_rows - first, 0);
   job.stream = common.stream && job.used == v_.lanes_;
-  number(job, (at_.outer_last() ? 0 : at_.outer_tiles) + at_.turning_tiles + plane * at_.groups + group);
+  number(job, (at_.outer_last() ? 0 : at_.outer_tiles) + at_.turning_tiles + plane * groups() + group);
   const tile_result seen = worker.process(job);
   if (protect_ && seal_result_ && seen == tile_result::done)
     seal_ += kernels<T>().seal_tile(worker.done(), job.rows_stored, job.used, first, at_.n[1]);

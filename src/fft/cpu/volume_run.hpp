@@ -13,11 +13,10 @@ namespace ballast::fft::cpu {
 template <class T>
 class volume_run {
   using signal_memory = typename volume<T>::signal_memory;
-  using factor_tables = typename volume<T>::factor_tables;
 
  public:
   volume_run(const volume<T>& plan, const T* in, T* out, const crew<T>& workers, signal_memory& mine, const numbering& where,
-             std::int64_t signal);
+             std::int64_t signal, std::int64_t first = 0);
   bool run();
   void seal_result(bool wanted) { seal_result_ = wanted; }
   std::uint64_t seal() const { return seal_; }
@@ -47,6 +46,7 @@ class volume_run {
   bool settle(tile_result seen);
   void copy_staged() const;
 
+  std::int64_t groups() const { return at_.groups_after(first_); }  // turned tiles of a plane
   int lanes_at(std::int64_t count, std::int64_t tile) const {
     return static_cast<int>(std::min<std::int64_t>(v_.lanes_, count - tile * v_.lanes_));
   }
@@ -55,7 +55,7 @@ class volume_run {
     return mine_.data.data() + place * at_.plane_scalars + column * at_.plane_rows * 2 * v_.lanes_;
   }
   T* seals_at(std::int64_t plane, std::int64_t column, std::int64_t group) const {
-    return protect_ ? mine_.seals.data() + (plane * at_.columns + column) * at_.groups + group : nullptr;
+    return protect_ ? mine_.seals.data() + (plane * at_.columns + column) * groups() + group : nullptr;
   }
   // Return what a turned tile leaves for an outer pass that comes last, and the seals beside any outer pass.
   T* held_at(std::int64_t plane, std::int64_t column) const {
@@ -75,6 +75,7 @@ class volume_run {
   signal_memory& mine_;
   const numbering& where_;
   std::int64_t signal_;
+  std::int64_t first_;  // lanes of the first turned tile, or 0: as many as the others
   bool protect_;
   std::int64_t in_unit_, out_unit_;  // scalars of an element
   T* result_;                        // destination of the last pass
