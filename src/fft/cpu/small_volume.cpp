@@ -1,0 +1,621 @@
+// The passes over one signal, its sums, its verdict and its store.
+#include "fft/cpu/small_volume.hpp"
+
+#include <hwy/cache_control.h>
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "core/memory.hpp"
+#include "core/parallel.hpp"
+#include "fft/cpu/along.hpp"
+#include "fft/cpu/strike_rows.hpp"
+#include "fft/sites.hpp"
+#include "fft/thresholds.hpp"
+#include "inject/injector.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::fft::cpu {
+namespace {
+
+// Bytes of a signal whose input, work and output stay in the second-level cache of a core, more or less.
+constexpr std::int64_t k_most_bytes = std::int64_t{1} << 19;
+
+// Points of a part of the rows: the least that is worth a task.
+constexpr std::int64_t k_part_points = 8192;
+
+// Bytes of the planes of a column whose axis 1 is transformed at once: with the other buffer they fill the first-level cache.
+constexpr std::int64_t k_planes_bytes = 16384;
+
+// Sums of lanes, for both vectors of two axes: number 2i + j belongs to vector i of one axis and j of the other one.
+template <class T>
+struct alignas(64) folded_sums {
+  double re[4][k_max_lanes], im[4][k_max_lanes];
+  double re_low[4][k_max_lanes], im_low[4][k_max_lanes];
+};
+
+// Adds y to (high, low); double data keep the rounding error.
+template <class T>
+void add_to(double& high, double& low, double y) {
+  if constexpr (sizeof(T) == 4) {
+    high += y;
+    static_cast<void>(low);
+  } else {
+    const double s = high + y, z = s - high;
+    low += (high - (s - z)) + (y - z);
+    high = s;
+  }
+}
+
+// Adds sums of lanes, for both vectors of one axis, times the weights of these lanes for both vectors of another axis.
+template <class T>
+void fold(const lane_sums& sums, const axis_vectors& by, std::int64_t first, int lanes, bool conjugate, folded_sums<T>& to) {
+  const double sign = conjugate ? -1 : 1;
+  for (int i = 0; i < 2; ++i) {
+    const double* const re = sums.high[2 * i];
+    const double* const im = sums.high[2 * i + 1];
+    for (int j = 0; j < 2; ++j) {
+      const double* const wr = by.re[j].data() + first;
+      const double* const wi = by.im[j].data() + first;
+      double* const to_re = to.re[2 * i + j];
+      double* const to_im = to.im[2 * i + j];
+      double* const re_low = to.re_low[2 * i + j];
+      double* const im_low = to.im_low[2 * i + j];
+#pragma GCC ivdep
+      for (int l = 0; l < lanes; ++l) {
+        add_to<T>(to_re[l], re_low[l], wr[l] * re[l] - sign * wi[l] * im[l]);
+        add_to<T>(to_im[l], im_low[l], wr[l] * im[l] + sign * wi[l] * re[l]);
+      }
+      if constexpr (sizeof(T) == 8) {
+        const double* const rest_re = sums.low[2 * i];
+        const double* const rest_im = sums.low[2 * i + 1];
+#pragma GCC ivdep
+        for (int l = 0; l < lanes; ++l) {
+          re_low[l] += wr[l] * rest_re[l] - sign * wi[l] * rest_im[l];
+          im_low[l] += wr[l] * rest_im[l] + sign * wi[l] * rest_re[l];
+        }
+      }
+    }
+  }
+}
+
+// Adds the sums of lanes, times one weight, to those of the half of axis 0 to which it belongs.
+template <class T>
+void add_scaled(const lane_sums& sums, double wr, double wi, int lanes, lane_sums& to) {
+  for (int i = 0; i < 4; i += 2) {
+#pragma GCC ivdep
+    for (int l = 0; l < lanes; ++l) {
+      add_to<T>(to.high[i][l], to.low[i][l], wr * sums.high[i][l] - wi * sums.high[i + 1][l]);
+      add_to<T>(to.high[i + 1][l], to.low[i + 1][l], wr * sums.high[i + 1][l] + wi * sums.high[i][l]);
+    }
+    if constexpr (sizeof(T) == 8) {
+#pragma GCC ivdep
+      for (int l = 0; l < lanes; ++l) {
+        to.low[i][l] += wr * sums.low[i][l] - wi * sums.low[i + 1][l];
+        to.low[i + 1][l] += wr * sums.low[i + 1][l] + wi * sums.low[i][l];
+      }
+    }
+  }
+}
+
+// Adds the lanes of folded sums to sums `first` … first + 3 of a signal.
+template <class T>
+void reduce(const folded_sums<T>& of, int lanes, volume_sums& to, int first) {
+  for (int i = 0; i < 4; ++i) {
+    for (int l = 0; l < lanes; ++l) {
+      to.re[first + i].add(of.re[i][l]);
+      to.im[first + i].add(of.im[i][l]);
+      if constexpr (sizeof(T) == 8) {
+        to.re[first + i].low += of.re_low[i][l];
+        to.im[first + i].low += of.im_low[i][l];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+bool small_volume<T>::takes(const geometry& shape) {
+  const auto power_of_two = [](std::int64_t n) { return (n & (n - 1)) == 0; };
+  const std::int64_t lanes = kernels<T>().lanes;
+  return shape.kind == kind::c2c && shape.n[1] > 1 && shape.n[2] >= lanes && shape.input.stride[2] == 1 && shape.output.stride[2] == 1 &&
+         is_direct(shape.n[2]) && power_of_two(shape.n[0]) && power_of_two(shape.n[1]) && shape.n[1] * shape.n[2] >= 256 &&
+         shape.points() * 2 * static_cast<std::int64_t>(sizeof(T)) <= k_most_bytes;
+}
+
+template <class T>
+small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share)
+    : shape_(shape),
+      lanes_(kernels<T>().lanes),
+      share_(share),
+      rows_(shape.n[0] * shape.n[1]),
+      groups_of_plane_(ceil_div(shape.n[1], lanes_)),
+      groups_(shape.n[0] * groups_of_plane_),
+      parts_(shape.n[0] > 1 ? shape.n[0] : std::clamp<std::int64_t>(shape.points() / k_part_points, 1, groups_)),
+      columns_(ceil_div(shape.n[2], lanes_)),
+      planes_together_(
+          std::clamp<std::int64_t>(k_planes_bytes / (shape.n[1] * 2 * lanes_ * static_cast<std::int64_t>(sizeof(T))), 1, shape.n[0])) {
+  const std::int64_t n0 = shape.n[0], n1 = shape.n[1];
+  if (n0 > 1) axis_[0] = std::make_unique<line<T>>(form::complex, n0, 0, false, false, false, n1);
+  axis_[1] = std::make_unique<line<T>>(form::complex, n1, 1, protect, false, false);
+  axis_[2] = std::make_unique<line<T>>(form::complex, shape.n[2], 2, protect, false, along_line<T>::exists(shape.n[2], true));
+  if (!protect) return;
+  ends_in_other_ = ((n0 > 1 ? axis_[0]->stages() : 0) + axis_[1]->stages()) % 2 == 1;
+  make_weights();
+  passes_ = std::make_unique<volume<T>>(shape, std::nullopt, true, share);
+}
+
+template <class T>
+void small_volume<T>::make_weights() {
+  const auto made = [&](std::size_t axis) {
+    return make_axis_weights<T>(shape_.n[axis], choose_weights(form::complex, shape_.n[axis], axis), shape_.n[axis]);
+  };
+  const auto set = [&](axis_vectors& to, const auto& from) {
+    for (std::size_t v = 0; v < 2; ++v) {
+      for (const auto& z : from[v]) {
+        to.re[v].push_back(static_cast<double>(z.real()));
+        to.im[v].push_back(static_cast<double>(z.imag()));
+      }
+      const std::size_t padded = to.re[v].size() + k_max_lanes;
+      to.re[v].resize(padded);
+      to.im[v].resize(padded);
+    }
+  };
+  for (std::size_t axis = shape_.n[0] > 1 ? 0 : 1; axis < 3; ++axis) {
+    const auto weights = made(axis);
+    if (axis < 2) set(input_[axis], weights.b);
+    if (axis != 1) set(output_[axis], weights.a);
+  }
+  const auto points = static_cast<double>(shape_.points());
+  for (int copy = 0; copy < 2; ++copy) {
+    limits_.least[copy] = thresholds::residual<T>(points, 0, k_kappa);
+    limits_.factor[copy] = thresholds::residual<T>(points, 1, k_kappa) - limits_.least[copy];
+    output_underflow_[copy] = thresholds::output_underflow<T>(points);
+  }
+}
+
+template <class T>
+void small_volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
+  const bool protect = how.protection != protection::off;
+  // A tile of rows and one column.
+  const std::int64_t row = 2 * lanes_, scratch_rows = std::max(2 * shape_.n[2], rows_);
+  memory.slots.prepare(how.threads, scratch_rows * row, false);
+  while (memory.signals.size() < static_cast<std::size_t>(signals)) {
+    auto made = std::make_unique<signal_memory>();
+    made->work = core::large_buffer<T>(columns_ * rows_ * row);
+    if (protect && ends_in_other_) made->other = core::large_buffer<T>(columns_ * rows_ * row);
+    if (protect) {
+      made->rows.resize(static_cast<std::size_t>(parts_));
+      made->squares.resize(static_cast<std::size_t>(parts_));
+      made->columns.resize(static_cast<std::size_t>(columns_));
+      made->parities.resize(static_cast<std::size_t>(columns_ * shape_.n[0]));
+    }
+    memory.signals.push_back(std::move(made));
+  }
+  // Pages that no thread touches take no memory.
+  if (protect) passes_->prepare(memory.passes, how, signals);
+}
+
+// One signal of a call.
+template <class T>
+class small_volume<T>::signal {
+ public:
+  signal(const small_volume& of, const T* in, T* out, const transform_args& how, workspace& memory, signal_memory& mine,
+         std::int64_t number, int threads, int slot)
+      : v_(of),
+        in_(in),
+        out_(out),
+        how_(how),
+        memory_(memory),
+        mine_(mine),
+        number_(number),
+        threads_(threads),
+        slot_(slot),
+        kernel_(kernels<T>()),
+        inverse_(how.direction == direction::inverse),
+        protect_(how.protection != protection::off),
+        n0_(of.shape_.n[0]),
+        n1_(of.shape_.n[1]),
+        n2_(of.shape_.n[2]),
+        row_(2 * of.lanes_),
+        first_unit_(number * of.units_of_signal()),
+        units_(of.shape_.batch * of.units_of_signal()) {
+    const side& to = of.shape_.output;
+    stream_ = may_stream(to, out, how, 2 * to.stride[1]) && 2 * to.stride[0] % of.lanes_ == 0;
+  }
+
+  void run() {
+    if (!protect_) {
+      rows();
+      columns();
+      return;
+    }
+    const auto once = [&](int number) -> std::optional<abft::finding> {
+      rows();
+      needs_care_ = !is_plain();
+      if (needs_care_) return abft::finding{};
+      columns();
+      abft::finding now = judge();
+      if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash();
+      return now;
+    };
+    const abft::outcome ended = run::attempt(how_.seen, how_.protection, "fft.signal", std::max(slot_, 0), once);
+    if (ended == abft::outcome::uncorrectable) return;
+    if (needs_care_) return with_care();
+    if (store()) return;
+    // Either the stored copy is wrong or the parity computed with the sums. Verify the signal again, which also computes new parities.
+    const auto again = [&](int number) -> std::optional<abft::finding> {
+      const abft::finding failed{.word = abft::k_fail, .residual = 1, .index = number_};
+      if (number == 0) return failed;
+      each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) { sum_column(column, done_of(column), mine); });
+      const abft::finding now = judge();
+      if (now.word != abft::k_pass) return now;
+      return now.judged && store() ? abft::finding{} : failed;
+    };
+    (void)run::attempt(how_.seen, how_.protection, "fft.output", std::max(slot_, 0), again);
+  }
+
+ private:
+  template <class Body>
+  void each(std::int64_t tasks, Body&& body) {
+    const auto one = [&](std::int64_t task, int slot) { body(task, memory_.slots.at(slot)); };
+    if (slot_ >= 0 || threads_ == 1) {
+      for (std::int64_t task = 0; task < tasks; ++task) one(task, std::max(slot_, 0));
+    } else {
+      core::parallel_for(threads_, tasks, one);
+    }
+  }
+
+  // ---- Rows ----
+
+  void rows() {
+    each(v_.parts_, [&](std::int64_t part, scratch<T>& mine) {
+      folded_sums<T> folded;
+      if (protect_) std::memset(&folded, 0, sizeof folded);
+      double squares = 0;
+      for (std::int64_t group = part * v_.groups_ / v_.parts_; group < (part + 1) * v_.groups_ / v_.parts_; ++group) {
+        row_group(group, mine);
+        if (!protect_) continue;
+        fold<T>(mine.input, v_.input_[1], group % v_.groups_of_plane_ * v_.lanes_, v_.lanes_, inverse_, folded);
+        for (int l = 0; l < v_.lanes_; ++l) squares += mine.input.squares[l];
+      }
+      if (!protect_) return;
+      volume_sums& to = mine_.rows[static_cast<std::size_t>(part)] = {};
+      reduce(folded, v_.lanes_, to, 0);
+      // Axis 1 comes before axis 2.
+      std::swap(to.re[1], to.re[2]);
+      std::swap(to.im[1], to.im[2]);
+      mine_.squares[static_cast<std::size_t>(part)] = squares;
+    });
+  }
+
+  // Transforms W rows, in the order of memory or side by side in a tile, and puts them into the columns.
+  void row_group(std::int64_t group, scratch<T>& mine) {
+    const std::int64_t plane = group / v_.groups_of_plane_, first = group % v_.groups_of_plane_ * v_.lanes_;
+    const auto used = static_cast<int>(std::min<std::int64_t>(v_.lanes_, n1_ - first));
+    const std::int64_t stride = 2 * v_.shape_.input.stride[1], unit = first_unit_ + group;
+    const signals_of<T> from{in_ + 2 * plane * v_.shape_.input.stride[0] + first * stride, stride, used, n2_};
+    T* const to = mine_.work.data() + (plane * n1_ + first) * row_;
+    if (v_.axis_[2]->along() != nullptr) {
+      const T* const done = rows_along(from, unit, mine);
+      for (std::int64_t column = 0; column < v_.columns_; ++column)
+        kernel_.load_columns(done + column * row_, 2 * n2_, lanes_of(column), used, to + column * v_.rows_ * row_, {.parity = false});
+    } else {
+      const T* const done = rows_of_tile(from, unit, mine);
+      for (std::int64_t column = 0; column < v_.columns_; ++column)
+        kernel_.load_blocks(done + column * v_.lanes_ * row_, row_, lanes_of(column), used, to + column * v_.rows_ * row_, nullptr, 0,
+                            {.parity = false});
+    }
+  }
+
+  // The sums and the transform each load the input.
+  const T* rows_along(const signals_of<T>& from, std::int64_t unit, scratch<T>& mine) {
+    const along_line<T>& along = *v_.axis_[2]->along();
+    if (protect_) {
+      kernel_.encode_signals(from, along.input_weights(inverse_), mine.input, {});
+      strike_sums(mine.input, from.used, unit);
+    }
+    T* const done = mine.y.data();
+    short_call<T> call;
+    call.from = from;
+    call.to = done;
+    call.to_stride = 2 * n2_;
+    call.work = mine.x.data();
+    call.swapped = inverse_;
+    bool strikes = false;
+    const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
+      if (where == site::intermediate) return;
+      how_.injector.strike(where, position(unit, step, where == site::stage ? along.stages() : along.twiddle_steps()), data, scalars);
+    };
+    core::vector<T> struck;
+    if constexpr (inject::active_injector::enabled) {
+      strikes = how_.injector.armed(site::twiddle) || how_.injector.armed(site::stage);
+      if (how_.injector.armed(site::input)) {
+        for (int l = 0; l < from.used; ++l) struck.insert(struck.end(), from.base + l * from.stride, from.base + l * from.stride + 2 * n2_);
+        how_.injector.strike(site::input, position(unit), struck.data(), from.used * 2 * n2_);
+        call.from.base = struck.data();
+        call.from.stride = 2 * n2_;
+      }
+    }
+    along.run(call, strikes, strike);
+    how_.injector.strike(site::output, position(unit), done, from.used * 2 * n2_);
+    return done;
+  }
+
+  const T* rows_of_tile(const signals_of<T>& from, std::int64_t unit, scratch<T>& mine) {
+    const line<T>& transform = *v_.axis_[2];
+    const encoder<T> encode = protect_ ? transform.input_weights(inverse_, &mine.input) : encoder<T>{.parity = false};
+    const std::uint64_t source = kernel_.load_rows(from.base, from.stride, from.used, 2 * n2_, mine.x.data(), encode);
+    if (protect_) {
+      // A sum that is NaN fails: the encoded numbers differ from the source.
+      if (source != parity_of(mine.input)) std::fill_n(mine.input.high[0], v_.lanes_, std::numeric_limits<double>::quiet_NaN());
+      strike_sums(mine.input, from.used, unit);
+    }
+    strike_rows(how_.injector, site::input, position(unit), mine.x.data(), row_, n2_, from.used);
+    T* const done =
+        run_line(transform, mine.x.data(), mine.y.data(), n2_, unit, from.used, {0, 0, transform.stages(), transform.twiddle_steps()});
+    strike_rows(how_.injector, site::output, position(unit), done, row_, n2_, from.used);
+    return done;
+  }
+
+  // ---- Columns ----
+
+  void columns() {
+    each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) {
+      T* const done = transform_column(column, mine);
+      if (protect_)
+        sum_column(column, done, mine);
+      else
+        store_column(column, done);
+    });
+  }
+
+  // The steps of a unit that come before a line, and those of the whole unit.
+  struct steps {
+    std::int64_t stage, twiddle, stages, twiddles;
+  };
+  T* run_line(const line<T>& transform, T* x, T* y, std::int64_t rows, std::int64_t unit, int used, steps at, std::int64_t tiles = 1) {
+    const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
+      if (where == site::stage)
+        strike_rows(how_.injector, where, position(unit, at.stage + step, at.stages), data, row_, rows, used);
+      else if (where == site::twiddle)
+        how_.injector.strike(where, position(unit, at.twiddle + step, at.twiddles), data, scalars);
+    };
+    return transform.run(x, y, inverse_, {}, strike, how_.injector.armed(site::twiddle), tiles);
+  }
+
+  T* transform_column(std::int64_t column, scratch<T>& mine) {
+    const int used = lanes_of(column);
+    const std::int64_t unit = first_unit_ + v_.groups_ + column, scalars = v_.rows_ * row_;
+    T* const work = mine_.work.data() + column * scalars;
+    T* const other = protect_ && v_.ends_in_other_ ? mine_.other.data() + column * scalars : mine.y.data();
+    strike_rows(how_.injector, site::intermediate, {number_ * v_.columns_ + column, v_.shape_.batch * v_.columns_, 0, 1}, work, row_,
+                v_.rows_, used);
+    strike_rows(how_.injector, site::input, position(unit), work, row_, v_.rows_, used);
+    const line<T>& second = *v_.axis_[1];
+    const std::int64_t runs = ceil_div(n0_, v_.planes_together_);
+    steps at{0, 0, runs * second.stages(), runs * second.twiddle_steps()};
+    if (n0_ > 1) {
+      at.stages += v_.axis_[0]->stages();
+      at.twiddles += v_.axis_[0]->twiddle_steps();
+    }
+    T* done = work;
+    for (std::int64_t plane = 0; plane < n0_; plane += v_.planes_together_) {
+      const std::int64_t tiles = std::min(v_.planes_together_, n0_ - plane), first = plane * n1_ * row_;
+      done = run_line(second, work + first, other + first, tiles * n1_, unit, used, at, tiles) - first;
+      at.stage += second.stages();
+      at.twiddle += second.twiddle_steps();
+    }
+    if (n0_ > 1) done = run_line(*v_.axis_[0], done, done == work ? other : work, v_.rows_, unit, used, at);
+    if (how_.scale != 1) kernel_.scale_rows(done, v_.rows_, static_cast<T>(how_.scale));
+    strike_rows(how_.injector, site::output, position(unit), done, row_, v_.rows_, used);
+    return done;
+  }
+
+  T* done_of(std::int64_t column) const { return (v_.ends_in_other_ ? mine_.other.data() : mine_.work.data()) + column * v_.rows_ * row_; }
+
+  void sum_column(std::int64_t column, const T* done, scratch<T>& mine) {
+    volume_sums& to = mine_.columns[static_cast<std::size_t>(column)] = {};
+    const output_sum<T> sum = v_.axis_[1]->output_weights(inverse_, &mine.output);
+    const int lanes = v_.lanes_;
+    const auto take = [&](const lane_sums& sums, int first) {
+      folded_sums<T> folded;
+      std::memset(&folded, 0, sizeof folded);
+      fold<T>(sums, v_.output_[2], column * lanes, lanes, inverse_, folded);
+      reduce(folded, lanes, to, first);
+    };
+    // The halves of axis 0.
+    lane_sums half[2];
+    std::memset(half, 0, sizeof half);
+    for (std::int64_t plane = 0; plane < n0_; ++plane) {
+      kernel_.sum_outputs(done + plane * n1_ * row_, n1_, sum);
+      mine_.parities[static_cast<std::size_t>(column * n0_ + plane)] = parity_of(mine.output);
+      if (n0_ == 1) break;
+      const auto at = static_cast<std::size_t>(plane);
+      add_scaled<T>(mine.output, v_.output_[0].re[0][at], (inverse_ ? -1 : 1) * v_.output_[0].im[0][at], lanes,
+                    half[plane < second_half(n0_) ? 0 : 1]);
+    }
+    strike_sums(n0_ == 1 ? mine.output : half[0], lanes_of(column), first_unit_ + v_.groups_ + column);
+    if (n0_ == 1) return take(mine.output, 0);
+    lane_sums both = half[0];
+    for (int i = 0; i < 4; ++i) {
+      for (int l = 0; l < lanes; ++l) {
+        add_to<T>(both.high[i][l], both.low[i][l], half[1].high[i][l]);
+        both.low[i][l] += half[1].low[i][l];
+        add_to<T>(half[0].high[i][l], half[0].low[i][l], -half[1].high[i][l]);
+        half[0].low[i][l] -= half[1].low[i][l];
+      }
+    }
+    take(both, 0);
+    take(half[0], 4);
+  }
+
+  // ---- Verdict ----
+
+  bool is_plain() const {
+    double squares = 0;
+    for (const double each : mine_.squares) squares += each;
+    return squares > abft::k_squares<T>.low && squares < abft::k_squares<T>.high;
+  }
+
+  abft::finding judge() {
+    double squares = 0;
+    volume_sums input, output;
+    const int count = n0_ > 1 ? 8 : 4;
+    for (std::int64_t part = 0; part < v_.parts_; ++part) {
+      const auto at = static_cast<std::size_t>(part);
+      squares += mine_.squares[at];
+      const volume_sums& sums = mine_.rows[at];
+      for (int i = 0; i < count; ++i) {
+        if (n0_ == 1) {
+          input.re[i].add(sums.re[i]);
+          input.im[i].add(sums.im[i]);
+          continue;
+        }
+        const double wr = v_.input_[0].re[i / 4][at], wi = (inverse_ ? -1 : 1) * v_.input_[0].im[i / 4][at];
+        const exact_sum &re = sums.re[i % 4], &im = sums.im[i % 4];
+        input.re[i].add({wr * re.high - wi * im.high, wr * re.low - wi * im.low});
+        input.im[i].add({wr * im.high + wi * re.high, wr * im.low + wi * re.low});
+      }
+    }
+    for (const volume_sums& sums : mine_.columns) {
+      for (int i = 0; i < count; ++i) {
+        output.re[i].add(sums.re[i]);
+        output.im[i].add(sums.im[i]);
+      }
+    }
+    const auto scale = static_cast<double>(static_cast<T>(how_.check_scale));
+    const double norm = std::sqrt(squares);
+    double tau[2];
+    for (int copy = 0; copy < 2; ++copy)
+      tau[copy] = (v_.limits_.factor[copy] * norm + v_.limits_.least[copy]) * scale + v_.output_underflow_[copy];
+    how_.injector.strike(site::threshold, {number_, v_.shape_.batch, 0, 1}, tau, 2);
+    const bool sound = tau[0] == tau[1] && tau[0] <= abft::k_largest<double>;
+    double size[volume_sums::k_most];
+    std::uint64_t word[volume_sums::k_most];
+    const auto residual = [&](const exact_sum& y, const exact_sum& x) {
+      return std::abs(std::fma(-scale, x.high, y.high) + std::fma(-scale, x.low, y.low));
+    };
+    for (int i = 0; i < count; ++i) {
+      size[i] = residual(output.re[i], input.re[i]) + residual(output.im[i], input.im[i]);
+      const bool pass = size[i] <= tau[0] && size[i] <= tau[1] && sound;  // false for NaN and Inf
+      word[i] = !pass ? ~k_lane_pass : size[i] <= tau[1] * k_repeat_share ? k_lane_pass : k_lane_repeat;
+    }
+    how_.injector.strike(site::comparison, {number_, v_.shape_.batch, 0, 1}, word, count);
+    how_.seen.checked(static_cast<std::uint64_t>(count));
+    abft::finding now;
+    std::uint64_t wrong = 0;
+    for (int i = 0; i < count; ++i) wrong |= word[i] ^ k_lane_pass;
+    if (wrong == 0) return now;
+    // Report a sum that fails; otherwise one that must repeat with the same bits.
+    int found = 0;
+    const auto fails = [&](int i) { return word[i] != k_lane_pass && word[i] != k_lane_repeat; };
+    while (found < count && !fails(found)) ++found;
+    now.judged = found < count;
+    now.word = now.judged ? abft::k_fail : abft::k_pass;
+    if (!now.judged) {
+      for (found = 0; word[found] == k_lane_pass;) ++found;
+    }
+    now.threshold = now.judged ? tau[0] : tau[0] * k_repeat_share;
+    now.index = number_;
+    now.residual = size[found];
+    return now;
+  }
+
+  std::uint64_t hash() const {
+    abft::result_hash made;
+    for (std::int64_t column = 0; column < v_.columns_; ++column) {
+      const T* const done = done_of(column);
+      for (std::int64_t half = 0; half < 2 * v_.rows_; ++half) {
+        for (int l = 0; l < lanes_of(column); ++l) made.add(done[half * v_.lanes_ + l]);
+      }
+    }
+    return made.bits();
+  }
+
+  // ---- Store ----
+
+  // Returns whether all that was stored has the parity of what was verified.
+  bool store() {
+    std::atomic<bool> same{true};
+    each(v_.columns_, [&](std::int64_t column, scratch<T>&) {
+      if (!store_column(column, done_of(column))) same = false;
+    });
+    return same;
+  }
+
+  bool store_column(std::int64_t column, const T* done) {
+    const side& to = v_.shape_.output;
+    const int used = lanes_of(column);
+    const bool stream = stream_ && used == v_.lanes_;
+    bool same = true;
+    for (std::int64_t plane = 0; plane < n0_; ++plane) {
+      const std::uint64_t stored = kernel_.store_columns(done + plane * n1_ * row_, n1_, used,
+                                                         out_ + 2 * plane * to.stride[0] + column * row_, 2 * to.stride[1], stream);
+      same = same && (!protect_ || stored == mine_.parities[static_cast<std::size_t>(column * n0_ + plane)]);
+    }
+    if (stream) hwy::FlushStream();
+    return same;
+  }
+
+  // Transforms a signal whose norm is out of range: those with Inf, NaN, very large or very small numbers alone.
+  void with_care() {
+    const numbering where{{units_, 0}, first_unit_, 0};
+    transform_args how = how_;
+    how.threads = slot_ >= 0 ? 1 : threads_;
+    (void)v_.passes_->run_part({in_, out_, where, number_, slot_}, how, memory_.passes);
+  }
+
+  // ---- Injection ----
+
+  inject::position position(std::int64_t unit, std::int64_t step = 0, std::int64_t of = 1) const { return {unit, units_, step, of}; }
+
+  void strike_sums(lane_sums& sums, int used, std::int64_t unit) {
+    if constexpr (inject::active_injector::enabled) {
+      double compact[4 * k_max_lanes];
+      for (int i = 0; i < 4; ++i) std::copy_n(sums.high[i], used, compact + i * used);
+      if (!how_.injector.strike(site::checksum, position(unit), compact, 4 * used)) return;
+      for (int i = 0; i < 4; ++i) std::copy_n(compact + i * used, used, sums.high[i]);
+    }
+  }
+
+  int lanes_of(std::int64_t column) const { return static_cast<int>(std::min<std::int64_t>(v_.lanes_, n2_ - column * v_.lanes_)); }
+
+  const small_volume& v_;
+  const T* in_;
+  T* out_;
+  const transform_args& how_;
+  workspace& memory_;
+  signal_memory& mine_;
+  std::int64_t number_;
+  int threads_, slot_;
+  const kernel_table<T>& kernel_;
+  bool inverse_, protect_;
+  std::int64_t n0_, n1_, n2_, row_, first_unit_, units_;
+  bool stream_ = false, needs_care_ = false;
+};
+
+template <class T>
+void small_volume<T>::run(const void* in, void* out, const transform_args& how) const {
+  memory_.lend([&](workspace& memory) {
+    const bool whole = takes_whole_signals(how.threads);
+    prepare(memory, how, whole ? how.threads : 1);
+    const auto one = [&](std::int64_t b, int threads, int slot) {
+      signal(*this, static_cast<const T*>(in) + b * 2 * shape_.input.distance, static_cast<T*>(out) + b * 2 * shape_.output.distance, how,
+             memory, *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], b, threads, slot)
+          .run();
+    };
+    if (whole) {
+      core::parallel_for(how.threads, shape_.batch, [&](std::int64_t b, int slot) { one(b, 1, slot); });
+    } else {
+      for (std::int64_t b = 0; b < shape_.batch; ++b) one(b, how.threads, -1);
+    }
+  });
+}
+
+template class small_volume<float>;
+template class small_volume<double>;
+
+}  // namespace ballast::fft::cpu

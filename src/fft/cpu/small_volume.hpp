@@ -1,0 +1,100 @@
+// Signals of two or three axes that stay in the cache of a core: one check covers a signal from its input to its output.
+// Layer: backend "cpu".
+// Source: docs/design/fft.md, "Small volumes".
+//
+// The rows (lines of axis 2) are transformed first, W at a time, and go to the work: for each W neighbours of axis 2 a *column*, a tile
+// whose rows are those of all planes. Axes 1 and 0 are transformed there, and a column is stored when the signal is verified. The weights
+// of a signal are products of those of its axes: sums of rows and of columns, multiplied by the weights of the other axes, are sums of the
+// signal.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "fft/cpu/volume.hpp"
+
+namespace ballast::fft::cpu {
+
+// A sum of doubles with its rounding error.
+struct exact_sum {
+  double high = 0, low = 0;
+
+  void add(double y) {
+    const double s = high + y, z = s - high;
+    low += (high - (s - z)) + (y - z);
+    high = s;
+  }
+  void add(const exact_sum& other) {
+    add(other.high);
+    low += other.low;
+  }
+};
+
+// The sums of a signal: re and im for each choice of a vector for each axis, the last axis fastest. Signals of two axes have the first
+// four.
+struct volume_sums {
+  static constexpr int k_most = 8;
+  exact_sum re[k_most], im[k_most];
+};
+
+// The weights of an axis, for both vectors: input weights, or output weights. Zeros follow, up to a whole vector.
+struct axis_vectors {
+  std::vector<double> re[2], im[2];
+};
+
+template <class T>
+class small_volume final : public transform {
+ public:
+  small_volume(const geometry& shape, bool protect, sharing share);
+  void run(const void* in, void* out, const transform_args& how) const override;
+
+  // Returns whether there is code for a problem, and its signals are small.
+  static bool takes(const geometry& shape);
+
+ private:
+  class signal;
+
+  // work: the columns of a signal. other: the same, if results end there. Sums of the parts of the rows and of the columns.
+  struct signal_memory {
+    core::aligned_buffer<T> work, other;
+    std::vector<volume_sums> rows, columns;
+    std::vector<double> squares;
+    std::vector<std::uint64_t> parities;  // of each plane of each column
+  };
+  struct workspace {
+    scratch_slots<T> slots;
+    std::vector<std::unique_ptr<signal_memory>> signals;  // by slot, if each thread transforms whole signals
+    typename volume<T>::workspace passes;
+  };
+
+  void make_weights();
+  void prepare(workspace& memory, const transform_args& how, int signals) const;
+  bool takes_whole_signals(int threads) const {
+    return share_ == sharing::by_size ? shape_.batch >= 2 * threads : share_ == sharing::signals && shape_.batch > 1;
+  }
+  std::int64_t units_of_signal() const { return groups_ + columns_; }
+
+  geometry shape_;
+  int lanes_;
+  sharing share_;
+  std::int64_t rows_;                      // of a column
+  std::int64_t groups_of_plane_, groups_;  // groups of rows
+  std::int64_t parts_, columns_;
+  std::unique_ptr<line<T>> axis_[3];
+  std::int64_t planes_together_;  // planes whose axis 1 is transformed at once
+  bool ends_in_other_ = false;
+  axis_vectors input_[2], output_[3];  // of axes 0 and 1; of axes 0 and 2. Those of axis 1, and of rows, belong to the lines
+  lane_limits limits_;                 // of a signal without a scale, in two copies
+  double output_underflow_[2] = {};
+  std::unique_ptr<volume<T>> passes_;  // for signals with numbers that need care
+  mutable workspace_pool<workspace> memory_;
+};
+
+extern template class small_volume<float>;
+extern template class small_volume<double>;
+
+}  // namespace ballast::fft::cpu
