@@ -40,7 +40,8 @@ std::vector<int> radices(std::int64_t n) {
 bool is_direct(std::int64_t n) { return convolved_part(n) == 1; }
 
 template <class T>
-line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum, bool has_along, std::int64_t together)
+line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum, bool has_along, std::int64_t together,
+              double inputs)
     : form_(what), half_spectrum_(half_spectrum), points_(static_cast<double>(n)) {
   length_ = what == form::complex ? core::checked_product(n, together) : n / 2;
   rows_in_ = what == form::real_inverse ? length_ + 1 : length_;
@@ -73,7 +74,7 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
     butterflies_ += points;
   }
   rows_scratch_ = std::max({rows_in_, rows_out_, length_, convolution_.padded});
-  if (protect) make_weights(n, stream);
+  if (protect) make_weights(n, stream, inputs);
   if (has_along && together == 1 && !half_spectrum && real_.radix == 1 && along_line<T>::exists(length_, what != form::complex))
     along_.emplace(what, n, input_weights_, output_weights_);
 }
@@ -163,8 +164,8 @@ void line<T>::make_convolution_of_prime(std::int64_t p) {
 }
 
 template <class T>
-void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
-  const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream), rows_out_);
+void line<T>::make_weights(std::int64_t n, std::uint64_t stream, double inputs) {
+  const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream, inputs), rows_out_);
   // The stored half of a spectrum stands for the whole: the norm of the whole is up to √2 times the norm of the half.
   const bool half = form_ == form::real_inverse || half_spectrum_;
   limits_.sensitivity = (half ? std::sqrt(2.0) : 1) * (convolution_.padded > 0 ? k_convolution_sensitivity : 1);

@@ -19,8 +19,15 @@
 namespace ballast::fft::cpu {
 namespace {
 
-// Bytes of a signal whose input, work and output stay in the second-level cache of a core, more or less.
-constexpr std::int64_t k_most_bytes = std::int64_t{1} << 19;
+// Bytes of the largest signal.
+constexpr std::int64_t k_most_bytes = std::int64_t{1} << 29;
+
+// Bytes of a column beyond which axis 0 has tiles of its own: with the other buffer it fills the second-level cache.
+constexpr std::int64_t k_column_bytes = std::int64_t{1} << 18;
+
+// The least response of the inputs of axes 0 and 1 to their weights. A change inside of the lines of axis 2 meets the product of both, of
+// at least 1/2, and a response of at least 1/4.
+constexpr double k_least_input = 0.7072;
 
 // Points of a part of the rows: the least that is worth a task.
 constexpr std::int64_t k_part_points = 8192;
@@ -99,16 +106,17 @@ void add_scaled(const lane_sums& sums, double wr, double wi, int lanes, lane_sum
   }
 }
 
-// Adds the lanes of folded sums to sums `first` … first + 3 of a signal.
+// Adds the lanes of folded sums to those of a signal: number 2i + j to number `first` + i · of_i + j · of_j.
 template <class T>
-void reduce(const folded_sums<T>& of, int lanes, volume_sums& to, int first) {
+void reduce(const folded_sums<T>& of, int lanes, volume_sums& to, int first, int of_i, int of_j) {
   for (int i = 0; i < 4; ++i) {
+    const int at = first + i / 2 * of_i + i % 2 * of_j;
     for (int l = 0; l < lanes; ++l) {
-      to.re[first + i].add(of.re[i][l]);
-      to.im[first + i].add(of.im[i][l]);
+      to.re[at].add(of.re[i][l]);
+      to.im[at].add(of.im[i][l]);
       if constexpr (sizeof(T) == 8) {
-        to.re[first + i].low += of.re_low[i][l];
-        to.im[first + i].low += of.im_low[i][l];
+        to.re[at].low += of.re_low[i][l];
+        to.im[at].low += of.im_low[i][l];
       }
     }
   }
@@ -118,10 +126,11 @@ void reduce(const folded_sums<T>& of, int lanes, volume_sums& to, int first) {
 
 template <class T>
 bool small_volume<T>::takes(const geometry& shape) {
-  const auto power_of_two = [](std::int64_t n) { return (n & (n - 1)) == 0; };
   const std::int64_t lanes = kernels<T>().lanes;
+  // Of three axes the least response is 1/8, which needs some points for the floor.
+  const std::int64_t least = shape.n[0] > 1 ? 2048 : 256;
   return shape.kind == kind::c2c && shape.n[1] > 1 && shape.n[2] >= lanes && shape.input.stride[2] == 1 && shape.output.stride[2] == 1 &&
-         is_direct(shape.n[2]) && power_of_two(shape.n[0]) && power_of_two(shape.n[1]) && shape.n[1] * shape.n[2] >= 256 &&
+         std::ranges::all_of(shape.n, is_direct) && shape.points() >= least && shape.n[1] * shape.n[2] >= 256 &&
          shape.points() * 2 * static_cast<std::int64_t>(sizeof(T)) <= k_most_bytes;
 }
 
@@ -133,16 +142,18 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
       rows_(shape.n[0] * shape.n[1]),
       groups_of_plane_(ceil_div(shape.n[1], lanes_)),
       groups_(shape.n[0] * groups_of_plane_),
-      parts_(shape.n[0] > 1 ? shape.n[0] : std::clamp<std::int64_t>(shape.points() / k_part_points, 1, groups_)),
       columns_(ceil_div(shape.n[2], lanes_)),
+      has_outer_(shape.n[0] > 1 && rows_ * 2 * lanes_ * static_cast<std::int64_t>(sizeof(T)) > k_column_bytes),
+      pieces_(has_outer_ ? shape.n[1] : shape.n[0]),
+      parts_(shape.n[0] > 1 ? shape.n[0] : std::clamp<std::int64_t>(shape.points() / k_part_points, 1, groups_)),
       planes_together_(
           std::clamp<std::int64_t>(k_planes_bytes / (shape.n[1] * 2 * lanes_ * static_cast<std::int64_t>(sizeof(T))), 1, shape.n[0])) {
   const std::int64_t n0 = shape.n[0], n1 = shape.n[1];
-  if (n0 > 1) axis_[0] = std::make_unique<line<T>>(form::complex, n0, 0, false, false, false, n1);
-  axis_[1] = std::make_unique<line<T>>(form::complex, n1, 1, protect, false, false);
+  if (n0 > 1)
+    axis_[0] = std::make_unique<line<T>>(form::complex, n0, 0, protect && has_outer_, false, false, has_outer_ ? 1 : n1, k_least_input);
+  axis_[1] = std::make_unique<line<T>>(form::complex, n1, 1, protect && !has_outer_, false, false, 1, k_least_input);
   axis_[2] = std::make_unique<line<T>>(form::complex, shape.n[2], 2, protect, false, along_line<T>::exists(shape.n[2], true));
   if (!protect) return;
-  ends_in_other_ = ((n0 > 1 ? axis_[0]->stages() : 0) + axis_[1]->stages()) % 2 == 1;
   make_weights();
   passes_ = std::make_unique<volume<T>>(shape, std::nullopt, true, share);
 }
@@ -150,7 +161,8 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
 template <class T>
 void small_volume<T>::make_weights() {
   const auto made = [&](std::size_t axis) {
-    return make_axis_weights<T>(shape_.n[axis], choose_weights(form::complex, shape_.n[axis], axis), shape_.n[axis]);
+    return make_axis_weights<T>(
+        shape_.n[axis], choose_weights(form::complex, shape_.n[axis], axis, axis < 2 ? k_least_input : k_least_response), shape_.n[axis]);
   };
   const auto set = [&](axis_vectors& to, const auto& from) {
     for (std::size_t v = 0; v < 2; ++v) {
@@ -166,7 +178,7 @@ void small_volume<T>::make_weights() {
   for (std::size_t axis = shape_.n[0] > 1 ? 0 : 1; axis < 3; ++axis) {
     const auto weights = made(axis);
     if (axis < 2) set(input_[axis], weights.b);
-    if (axis != 1) set(output_[axis], weights.a);
+    set(output_[axis], weights.a);
   }
   const auto points = static_cast<double>(shape_.points());
   for (int copy = 0; copy < 2; ++copy) {
@@ -179,23 +191,31 @@ void small_volume<T>::make_weights() {
 template <class T>
 void small_volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
   const bool protect = how.protection != protection::off;
-  // A tile of rows and one column.
-  const std::int64_t row = 2 * lanes_, scratch_rows = std::max(2 * shape_.n[2], rows_);
-  memory.slots.prepare(how.threads, scratch_rows * row, false);
+  // A tile of rows, and a column, or with an outer pass one of its tiles and a plane.
+  const std::int64_t row = 2 * lanes_, scalars = columns_ * rows_ * row;
+  const std::int64_t scratch_rows = std::max(2 * shape_.n[2], has_outer_ ? std::max(shape_.n[0], columns_ * shape_.n[1]) : rows_);
+  memory.slots.prepare(how.threads, core::checked_product(scratch_rows, row), false);
   while (memory.signals.size() < static_cast<std::size_t>(signals)) {
     auto made = std::make_unique<signal_memory>();
-    made->work = core::large_buffer<T>(columns_ * rows_ * row);
-    if (protect && ends_in_other_) made->other = core::large_buffer<T>(columns_ * rows_ * row);
+    made->work = core::large_buffer<T>(scalars);
+    if (protect && has_outer_) made->done = core::large_buffer<T>(scalars);
     if (protect) {
       made->rows.resize(static_cast<std::size_t>(parts_));
       made->squares.resize(static_cast<std::size_t>(parts_));
       made->columns.resize(static_cast<std::size_t>(columns_));
-      made->parities.resize(static_cast<std::size_t>(columns_ * shape_.n[0]));
+      made->parities.resize(static_cast<std::size_t>(columns_ * pieces_));
     }
     memory.signals.push_back(std::move(made));
   }
   // Pages that no thread touches take no memory.
   if (protect) passes_->prepare(memory.passes, how, signals);
+}
+
+// As those of a volume.
+template <class T>
+bool small_volume<T>::takes_whole_signals(int threads) const {
+  if (share_ != sharing::by_size) return share_ == sharing::signals && shape_.batch > 1;
+  return shape_.batch >= 2 * threads && shape_.points() * 2 * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
 }
 
 // One signal of a call.
@@ -249,7 +269,7 @@ class small_volume<T>::signal {
     const auto again = [&](int number) -> std::optional<abft::finding> {
       const abft::finding failed{.word = abft::k_fail, .residual = 1, .index = number_};
       if (number == 0) return failed;
-      each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) { sum_column(column, done_of(column), mine); });
+      each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) { sum_column(column, mine); });
       const abft::finding now = judge();
       if (now.word != abft::k_pass) return now;
       return now.judged && store() ? abft::finding{} : failed;
@@ -271,41 +291,50 @@ class small_volume<T>::signal {
   // ---- Rows ----
 
   void rows() {
+    // In an outer pass's planes the lines of axis 1 follow. They end in the work: those with an odd number of stages begin in scratch.
+    const bool aside = v_.has_outer_ && v_.axis_[1]->stages() % 2 == 1;
     each(v_.parts_, [&](std::int64_t part, scratch<T>& mine) {
+      T* const plane = v_.has_outer_ ? mine_.work.data() + part * n1_ * row_ : nullptr;
+      T* const base = aside ? mine.spare.data() - part * n1_ * row_ : mine_.work.data();
+      const std::int64_t apart = (aside ? n1_ : v_.rows_) * row_;
       folded_sums<T> folded;
       if (protect_) std::memset(&folded, 0, sizeof folded);
       double squares = 0;
       for (std::int64_t group = part * v_.groups_ / v_.parts_; group < (part + 1) * v_.groups_ / v_.parts_; ++group) {
-        row_group(group, mine);
+        row_group(group, base, apart, mine);
         if (!protect_) continue;
         fold<T>(mine.input, v_.input_[1], group % v_.groups_of_plane_ * v_.lanes_, v_.lanes_, inverse_, folded);
         for (int l = 0; l < v_.lanes_; ++l) squares += mine.input.squares[l];
       }
+      for (std::int64_t column = 0; column < (v_.has_outer_ ? v_.columns_ : 0); ++column) {
+        const line<T>& transform = *v_.axis_[1];
+        T* const to = plane + column * v_.rows_ * row_;
+        const std::int64_t before = part * transform.stages(), twiddles = part * transform.twiddle_steps();
+        run_line(transform, aside ? mine.spare.data() + column * apart : to, aside ? to : mine.y.data(), n1_, column_unit(column),
+                 lanes_of(column), {before, twiddles, stages_of_column(), twiddles_of_column()});
+      }
       if (!protect_) return;
       volume_sums& to = mine_.rows[static_cast<std::size_t>(part)] = {};
-      reduce(folded, v_.lanes_, to, 0);
-      // Axis 1 comes before axis 2.
-      std::swap(to.re[1], to.re[2]);
-      std::swap(to.im[1], to.im[2]);
+      reduce(folded, v_.lanes_, to, 0, 1, 2);
       mine_.squares[static_cast<std::size_t>(part)] = squares;
     });
   }
 
-  // Transforms W rows, in the order of memory or side by side in a tile, and puts them into the columns.
-  void row_group(std::int64_t group, scratch<T>& mine) {
+  // Transforms W rows, in the order of memory or side by side in a tile, and puts them into columns, `apart` scalars from one to the next.
+  void row_group(std::int64_t group, T* base, std::int64_t apart, scratch<T>& mine) {
     const std::int64_t plane = group / v_.groups_of_plane_, first = group % v_.groups_of_plane_ * v_.lanes_;
     const auto used = static_cast<int>(std::min<std::int64_t>(v_.lanes_, n1_ - first));
     const std::int64_t stride = 2 * v_.shape_.input.stride[1], unit = first_unit_ + group;
     const signals_of<T> from{in_ + 2 * plane * v_.shape_.input.stride[0] + first * stride, stride, used, n2_};
-    T* const to = mine_.work.data() + (plane * n1_ + first) * row_;
+    T* const to = base + (plane * n1_ + first) * row_;
     if (v_.axis_[2]->along() != nullptr) {
       const T* const done = rows_along(from, unit, mine);
       for (std::int64_t column = 0; column < v_.columns_; ++column)
-        kernel_.load_columns(done + column * row_, 2 * n2_, lanes_of(column), used, to + column * v_.rows_ * row_, {.parity = false});
+        kernel_.load_columns(done + column * row_, 2 * n2_, lanes_of(column), used, to + column * apart, {.parity = false});
     } else {
       const T* const done = rows_of_tile(from, unit, mine);
       for (std::int64_t column = 0; column < v_.columns_; ++column)
-        kernel_.load_blocks(done + column * v_.lanes_ * row_, row_, lanes_of(column), used, to + column * v_.rows_ * row_, nullptr, 0,
+        kernel_.load_blocks(done + column * v_.lanes_ * row_, row_, lanes_of(column), used, to + column * apart, nullptr, 0,
                             {.parity = false});
     }
   }
@@ -364,11 +393,12 @@ class small_volume<T>::signal {
 
   void columns() {
     each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) {
-      T* const done = transform_column(column, mine);
-      if (protect_)
-        sum_column(column, done, mine);
-      else
-        store_column(column, done);
+      strike_rows(how_.injector, site::intermediate, {number_ * v_.columns_ + column, v_.shape_.batch * v_.columns_, 0, 1}, work_of(column),
+                  row_, v_.rows_, lanes_of(column));
+      strike_rows(how_.injector, site::input, position(column_unit(column)), work_of(column), row_, v_.rows_, lanes_of(column));
+      v_.has_outer_ ? outer_column(column, mine) : inner_column(column, mine);
+      if (!protect_ && stream_) hwy::FlushStream();
+      if (protect_) sum_column(column, mine);
     });
   }
 
@@ -386,21 +416,14 @@ class small_volume<T>::signal {
     return transform.run(x, y, inverse_, {}, strike, how_.injector.armed(site::twiddle), tiles);
   }
 
-  T* transform_column(std::int64_t column, scratch<T>& mine) {
+  // Transforms axes 1 and 0 of a column.
+  void inner_column(std::int64_t column, scratch<T>& mine) {
     const int used = lanes_of(column);
-    const std::int64_t unit = first_unit_ + v_.groups_ + column, scalars = v_.rows_ * row_;
-    T* const work = mine_.work.data() + column * scalars;
-    T* const other = protect_ && v_.ends_in_other_ ? mine_.other.data() + column * scalars : mine.y.data();
-    strike_rows(how_.injector, site::intermediate, {number_ * v_.columns_ + column, v_.shape_.batch * v_.columns_, 0, 1}, work, row_,
-                v_.rows_, used);
-    strike_rows(how_.injector, site::input, position(unit), work, row_, v_.rows_, used);
+    const std::int64_t unit = column_unit(column);
+    T* const work = work_of(column);
+    T* const other = mine.y.data();
     const line<T>& second = *v_.axis_[1];
-    const std::int64_t runs = ceil_div(n0_, v_.planes_together_);
-    steps at{0, 0, runs * second.stages(), runs * second.twiddle_steps()};
-    if (n0_ > 1) {
-      at.stages += v_.axis_[0]->stages();
-      at.twiddles += v_.axis_[0]->twiddle_steps();
-    }
+    steps at{0, 0, stages_of_column(), twiddles_of_column()};
     T* done = work;
     for (std::int64_t plane = 0; plane < n0_; plane += v_.planes_together_) {
       const std::int64_t tiles = std::min(v_.planes_together_, n0_ - plane), first = plane * n1_ * row_;
@@ -409,36 +432,80 @@ class small_volume<T>::signal {
       at.twiddle += second.twiddle_steps();
     }
     if (n0_ > 1) done = run_line(*v_.axis_[0], done, done == work ? other : work, v_.rows_, unit, used, at);
-    if (how_.scale != 1) kernel_.scale_rows(done, v_.rows_, static_cast<T>(how_.scale));
-    strike_rows(how_.injector, site::output, position(unit), done, row_, v_.rows_, used);
-    return done;
+    finish(done, v_.rows_, unit, 0, 1, used);
+    if (!protect_)
+      for (std::int64_t piece = 0; piece < v_.pieces_; ++piece) (void)store_piece(column, piece, done + piece * n1_ * row_);
+    else if (done != work)
+      std::memcpy(work, done, static_cast<std::size_t>(v_.rows_ * row_) * sizeof(T));
   }
 
-  T* done_of(std::int64_t column) const { return (v_.ends_in_other_ ? mine_.other.data() : mine_.work.data()) + column * v_.rows_ * row_; }
+  // Transforms axis 0 of a column, a row of each plane at a time.
+  void outer_column(std::int64_t column, scratch<T>& mine) {
+    const int used = lanes_of(column);
+    const line<T>& transform = *v_.axis_[0];
+    const std::int64_t unit = column_unit(column);
+    steps at{n0_ * v_.axis_[1]->stages(), n0_ * v_.axis_[1]->twiddle_steps(), stages_of_column(), twiddles_of_column()};
+    for (std::int64_t piece = 0; piece < n1_; ++piece) {
+      const T* const from = work_of(column) + piece * row_;
+      for (std::int64_t plane = 0; plane < n0_; ++plane) std::copy_n(from + plane * n1_ * row_, row_, mine.x.data() + plane * row_);
+      T* const done = run_line(transform, mine.x.data(), mine.y.data(), n0_, unit, used, at);
+      at.stage += transform.stages();
+      at.twiddle += transform.twiddle_steps();
+      finish(done, n0_, unit, piece, n1_, used);
+      if (protect_)
+        std::memcpy(piece_of(column, piece), done, static_cast<std::size_t>(n0_ * row_) * sizeof(T));
+      else
+        (void)store_piece(column, piece, done);
+    }
+  }
 
-  void sum_column(std::int64_t column, const T* done, scratch<T>& mine) {
+  void finish(T* done, std::int64_t rows, std::int64_t unit, std::int64_t step, std::int64_t of, int used) {
+    if (how_.scale != 1) kernel_.scale_rows(done, rows, static_cast<T>(how_.scale));
+    strike_rows(how_.injector, site::output, position(unit, step, of), done, row_, rows, used);
+  }
+
+  std::int64_t stages_of_column() const {
+    if (v_.has_outer_) return n0_ * v_.axis_[1]->stages() + n1_ * v_.axis_[0]->stages();
+    return ceil_div(n0_, v_.planes_together_) * v_.axis_[1]->stages() + (n0_ > 1 ? v_.axis_[0]->stages() : 0);
+  }
+  std::int64_t twiddles_of_column() const {
+    if (v_.has_outer_) return n0_ * v_.axis_[1]->twiddle_steps() + n1_ * v_.axis_[0]->twiddle_steps();
+    return ceil_div(n0_, v_.planes_together_) * v_.axis_[1]->twiddle_steps() + (n0_ > 1 ? v_.axis_[0]->twiddle_steps() : 0);
+  }
+  std::int64_t column_unit(std::int64_t column) const { return first_unit_ + v_.groups_ + column; }
+  T* work_of(std::int64_t column) const { return mine_.work.data() + column * v_.rows_ * row_; }
+  // A piece of a column as it waits for its store, and its rows.
+  T* piece_of(std::int64_t column, std::int64_t piece) const {
+    return (v_.has_outer_ ? mine_.done.data() : mine_.work.data()) + (column * v_.pieces_ + piece) * piece_rows() * row_;
+  }
+  std::int64_t piece_rows() const { return v_.has_outer_ ? n0_ : n1_; }
+
+  // Sums of the pieces, times their weights. A piece is a plane, whose sums are those of both vectors of axis 1, or has axis 0 alone.
+  void sum_column(std::int64_t column, scratch<T>& mine) {
     volume_sums& to = mine_.columns[static_cast<std::size_t>(column)] = {};
-    const output_sum<T> sum = v_.axis_[1]->output_weights(inverse_, &mine.output);
-    const int lanes = v_.lanes_;
+    const std::size_t inner = v_.has_outer_ ? 0 : 1;
+    const axis_vectors& others = v_.output_[1 - inner];
+    const output_sum<T> sum = v_.axis_[inner]->output_weights(inverse_, &mine.output);
+    const int lanes = v_.lanes_, of_inner = v_.has_outer_ ? 4 : 2, of_others = 6 - of_inner;
+    // The halves of the axis of the pieces.
+    lane_sums half[2];
+    std::memset(half, 0, sizeof half);
+    for (std::int64_t piece = 0; piece < v_.pieces_; ++piece) {
+      kernel_.sum_outputs(piece_of(column, piece), piece_rows(), sum);
+      mine_.parities[static_cast<std::size_t>(column * v_.pieces_ + piece)] = parity_of(mine.output);
+      if (v_.pieces_ == 1) break;
+      const auto at = static_cast<std::size_t>(piece);
+      add_scaled<T>(mine.output, others.re[0][at], (inverse_ ? -1 : 1) * others.im[0][at], lanes,
+                    half[piece < second_half(v_.pieces_) ? 0 : 1]);
+    }
     const auto take = [&](const lane_sums& sums, int first) {
       folded_sums<T> folded;
       std::memset(&folded, 0, sizeof folded);
       fold<T>(sums, v_.output_[2], column * lanes, lanes, inverse_, folded);
-      reduce(folded, lanes, to, first);
+      reduce(folded, lanes, to, first, of_inner, 1);
     };
-    // The halves of axis 0.
-    lane_sums half[2];
-    std::memset(half, 0, sizeof half);
-    for (std::int64_t plane = 0; plane < n0_; ++plane) {
-      kernel_.sum_outputs(done + plane * n1_ * row_, n1_, sum);
-      mine_.parities[static_cast<std::size_t>(column * n0_ + plane)] = parity_of(mine.output);
-      if (n0_ == 1) break;
-      const auto at = static_cast<std::size_t>(plane);
-      add_scaled<T>(mine.output, v_.output_[0].re[0][at], (inverse_ ? -1 : 1) * v_.output_[0].im[0][at], lanes,
-                    half[plane < second_half(n0_) ? 0 : 1]);
-    }
-    strike_sums(n0_ == 1 ? mine.output : half[0], lanes_of(column), first_unit_ + v_.groups_ + column);
-    if (n0_ == 1) return take(mine.output, 0);
+    strike_sums(v_.pieces_ == 1 ? mine.output : half[0], lanes_of(column), column_unit(column));
+    if (v_.pieces_ == 1) return take(mine.output, 0);
     lane_sums both = half[0];
     for (int i = 0; i < 4; ++i) {
       for (int l = 0; l < lanes; ++l) {
@@ -449,7 +516,7 @@ class small_volume<T>::signal {
       }
     }
     take(both, 0);
-    take(half[0], 4);
+    take(half[0], of_others);
   }
 
   // ---- Verdict ----
@@ -527,7 +594,7 @@ class small_volume<T>::signal {
   std::uint64_t hash() const {
     abft::result_hash made;
     for (std::int64_t column = 0; column < v_.columns_; ++column) {
-      const T* const done = done_of(column);
+      const T* const done = piece_of(column, 0);
       for (std::int64_t half = 0; half < 2 * v_.rows_; ++half) {
         for (int l = 0; l < lanes_of(column); ++l) made.add(done[half * v_.lanes_ + l]);
       }
@@ -541,23 +608,21 @@ class small_volume<T>::signal {
   bool store() {
     std::atomic<bool> same{true};
     each(v_.columns_, [&](std::int64_t column, scratch<T>&) {
-      if (!store_column(column, done_of(column))) same = false;
+      for (std::int64_t piece = 0; piece < v_.pieces_; ++piece) {
+        if (!store_piece(column, piece, piece_of(column, piece))) same = false;
+      }
+      if (stream_) hwy::FlushStream();
     });
     return same;
   }
 
-  bool store_column(std::int64_t column, const T* done) {
+  bool store_piece(std::int64_t column, std::int64_t piece, const T* done) {
     const side& to = v_.shape_.output;
     const int used = lanes_of(column);
-    const bool stream = stream_ && used == v_.lanes_;
-    bool same = true;
-    for (std::int64_t plane = 0; plane < n0_; ++plane) {
-      const std::uint64_t stored = kernel_.store_columns(done + plane * n1_ * row_, n1_, used,
-                                                         out_ + 2 * plane * to.stride[0] + column * row_, 2 * to.stride[1], stream);
-      same = same && (!protect_ || stored == mine_.parities[static_cast<std::size_t>(column * n0_ + plane)]);
-    }
-    if (stream) hwy::FlushStream();
-    return same;
+    const std::size_t inner = v_.has_outer_ ? 0 : 1;
+    const std::uint64_t stored = kernel_.store_columns(done, piece_rows(), used, out_ + 2 * piece * to.stride[1 - inner] + column * row_,
+                                                       2 * to.stride[inner], stream_ && used == v_.lanes_);
+    return !protect_ || stored == mine_.parities[static_cast<std::size_t>(column * v_.pieces_ + piece)];
   }
 
   // Transforms a signal whose norm is out of range: those with Inf, NaN, very large or very small numbers alone.

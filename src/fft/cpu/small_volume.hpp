@@ -58,12 +58,13 @@ class small_volume final : public transform {
  private:
   class signal;
 
-  // work: the columns of a signal. other: the same, if results end there. Sums of the parts of the rows and of the columns.
+  // work: the columns of a signal. done: with an outer pass, its verified tiles: row k₀ of tile i₁ of each column. Sums of the parts of the
+  // rows and of the pieces of the columns: planes, or tiles of the outer pass.
   struct signal_memory {
-    core::aligned_buffer<T> work, other;
+    core::aligned_buffer<T> work, done;
     std::vector<volume_sums> rows, columns;
     std::vector<double> squares;
-    std::vector<std::uint64_t> parities;  // of each plane of each column
+    std::vector<std::uint64_t> parities;  // of each piece of each column
   };
   struct workspace {
     scratch_slots<T> slots;
@@ -73,9 +74,7 @@ class small_volume final : public transform {
 
   void make_weights();
   void prepare(workspace& memory, const transform_args& how, int signals) const;
-  bool takes_whole_signals(int threads) const {
-    return share_ == sharing::by_size ? shape_.batch >= 2 * threads : share_ == sharing::signals && shape_.batch > 1;
-  }
+  bool takes_whole_signals(int threads) const;
   std::int64_t units_of_signal() const { return groups_ + columns_; }
 
   geometry shape_;
@@ -83,11 +82,13 @@ class small_volume final : public transform {
   sharing share_;
   std::int64_t rows_;                      // of a column
   std::int64_t groups_of_plane_, groups_;  // groups of rows
-  std::int64_t parts_, columns_;
-  std::unique_ptr<line<T>> axis_[3];
+  std::int64_t columns_;
+  bool has_outer_;                // axis 0 has tiles of its own, and a plane is transformed as a whole
+  std::int64_t pieces_;           // of a column, which are summed and stored one by one
+  std::int64_t parts_;            // of the rows
   std::int64_t planes_together_;  // planes whose axis 1 is transformed at once
-  bool ends_in_other_ = false;
-  axis_vectors input_[2], output_[3];  // of axes 0 and 1; of axes 0 and 2. Those of axis 1, and of rows, belong to the lines
+  std::unique_ptr<line<T>> axis_[3];
+  axis_vectors input_[2], output_[3];  // input weights of axes 0 and 1, output weights; the others belong to the lines
   lane_limits limits_;                 // of a signal without a scale, in two copies
   double output_underflow_[2] = {};
   std::unique_ptr<volume<T>> passes_;  // for signals with numbers that need care

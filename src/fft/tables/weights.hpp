@@ -32,8 +32,8 @@ inline constexpr double k_least_response = 0.25;
 
 // Returns weights with at least k_least_response. `stream` makes the lines of one problem independent. Takes O(n log n) for each of a few
 // tries; powers of two need one try. The latest results are cached. Thread-safe. Throws std::runtime_error if no try succeeds; no length
-// that was tried so far threw (docs/design/fft.md).
-output_weights choose_weights(form kind, std::int64_t n, std::uint64_t stream);
+// that was tried so far threw (docs/design/fft.md). inputs: the least response of the inputs, if they need more than the other numbers.
+output_weights choose_weights(form kind, std::int64_t n, std::uint64_t stream, double inputs = k_least_response);
 
 // Returns the weights of the first of those tries without examining them: for lines whose numbers other checks verify as well.
 // least_response is 0.
