@@ -144,6 +144,8 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
       groups_(shape.n[0] * groups_of_plane_),
       columns_(ceil_div(shape.n[2], lanes_)),
       has_outer_(shape.n[0] > 1 && rows_ * 2 * lanes_ * static_cast<std::int64_t>(sizeof(T)) > k_column_bytes),
+      plane_rows_(shape.n[1] + (has_outer_ ? 1 : 0)),
+      column_rows_(shape.n[0] * plane_rows_ + (has_outer_ ? shape.n[1] : lanes_)),
       pieces_(has_outer_ ? shape.n[1] : shape.n[0]),
       parts_(shape.n[0] > 1 ? shape.n[0] : std::clamp<std::int64_t>(shape.points() / k_part_points, 1, groups_)),
       planes_together_(
@@ -153,6 +155,7 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
     axis_[0] = std::make_unique<line<T>>(form::complex, n0, 0, protect && has_outer_, false, false, has_outer_ ? 1 : n1, k_least_input);
   axis_[1] = std::make_unique<line<T>>(form::complex, n1, 1, protect && !has_outer_, false, false, 1, k_least_input);
   axis_[2] = std::make_unique<line<T>>(form::complex, shape.n[2], 2, protect, false, along_line<T>::exists(shape.n[2], true));
+  for (std::int64_t plane = 0; plane < n0; ++plane) planes_.push_back(plane * plane_rows_);
   if (!protect) return;
   make_weights();
   passes_ = std::make_unique<volume<T>>(shape, std::nullopt, true, share);
@@ -192,13 +195,13 @@ template <class T>
 void small_volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
   const bool protect = how.protection != protection::off;
   // A tile of rows, and a column, or with an outer pass one of its tiles and a plane.
-  const std::int64_t row = 2 * lanes_, scalars = columns_ * rows_ * row;
+  const std::int64_t row = 2 * lanes_;
   const std::int64_t scratch_rows = std::max(2 * shape_.n[2], has_outer_ ? std::max(shape_.n[0], columns_ * shape_.n[1]) : rows_);
   memory.slots.prepare(how.threads, core::checked_product(scratch_rows, row), false);
   while (memory.signals.size() < static_cast<std::size_t>(signals)) {
     auto made = std::make_unique<signal_memory>();
-    made->work = core::large_buffer<T>(scalars);
-    if (protect && has_outer_) made->done = core::large_buffer<T>(scalars);
+    made->work = core::large_buffer<T>(core::checked_product(columns_ * column_rows_, row));
+    if (protect && has_outer_) made->done = core::large_buffer<T>(columns_ * rows_ * row);
     if (protect) {
       made->rows.resize(static_cast<std::size_t>(parts_));
       made->squares.resize(static_cast<std::size_t>(parts_));
@@ -294,21 +297,20 @@ class small_volume<T>::signal {
     // In an outer pass's planes the lines of axis 1 follow. They end in the work: those with an odd number of stages begin in scratch.
     const bool aside = v_.has_outer_ && v_.axis_[1]->stages() % 2 == 1;
     each(v_.parts_, [&](std::int64_t part, scratch<T>& mine) {
-      T* const plane = v_.has_outer_ ? mine_.work.data() + part * n1_ * row_ : nullptr;
-      T* const base = aside ? mine.spare.data() - part * n1_ * row_ : mine_.work.data();
-      const std::int64_t apart = (aside ? n1_ : v_.rows_) * row_;
+      T* const plane = mine_.work.data() + (n0_ > 1 ? part : 0) * v_.plane_rows_ * row_;
+      const std::int64_t apart = (aside ? n1_ : v_.column_rows_) * row_;
       folded_sums<T> folded;
       if (protect_) std::memset(&folded, 0, sizeof folded);
       double squares = 0;
       for (std::int64_t group = part * v_.groups_ / v_.parts_; group < (part + 1) * v_.groups_ / v_.parts_; ++group) {
-        row_group(group, base, apart, mine);
+        row_group(group, aside ? mine.spare.data() : plane, apart, mine);
         if (!protect_) continue;
         fold<T>(mine.input, v_.input_[1], group % v_.groups_of_plane_ * v_.lanes_, v_.lanes_, inverse_, folded);
         for (int l = 0; l < v_.lanes_; ++l) squares += mine.input.squares[l];
       }
       for (std::int64_t column = 0; column < (v_.has_outer_ ? v_.columns_ : 0); ++column) {
         const line<T>& transform = *v_.axis_[1];
-        T* const to = plane + column * v_.rows_ * row_;
+        T* const to = plane + column * v_.column_rows_ * row_;
         const std::int64_t before = part * transform.stages(), twiddles = part * transform.twiddle_steps();
         run_line(transform, aside ? mine.spare.data() + column * apart : to, aside ? to : mine.y.data(), n1_, column_unit(column),
                  lanes_of(column), {before, twiddles, stages_of_column(), twiddles_of_column()});
@@ -321,12 +323,12 @@ class small_volume<T>::signal {
   }
 
   // Transforms W rows, in the order of memory or side by side in a tile, and puts them into columns, `apart` scalars from one to the next.
-  void row_group(std::int64_t group, T* base, std::int64_t apart, scratch<T>& mine) {
-    const std::int64_t plane = group / v_.groups_of_plane_, first = group % v_.groups_of_plane_ * v_.lanes_;
+  void row_group(std::int64_t group, T* plane, std::int64_t apart, scratch<T>& mine) {
+    const std::int64_t first = group % v_.groups_of_plane_ * v_.lanes_;
     const auto used = static_cast<int>(std::min<std::int64_t>(v_.lanes_, n1_ - first));
     const std::int64_t stride = 2 * v_.shape_.input.stride[1], unit = first_unit_ + group;
-    const signals_of<T> from{in_ + 2 * plane * v_.shape_.input.stride[0] + first * stride, stride, used, n2_};
-    T* const to = base + (plane * n1_ + first) * row_;
+    const signals_of<T> from{in_ + 2 * (group / v_.groups_of_plane_) * v_.shape_.input.stride[0] + first * stride, stride, used, n2_};
+    T* const to = plane + first * row_;
     if (v_.axis_[2]->along() != nullptr) {
       const T* const done = rows_along(from, unit, mine);
       for (std::int64_t column = 0; column < v_.columns_; ++column)
@@ -393,27 +395,36 @@ class small_volume<T>::signal {
 
   void columns() {
     each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) {
-      strike_rows(how_.injector, site::intermediate, {number_ * v_.columns_ + column, v_.shape_.batch * v_.columns_, 0, 1}, work_of(column),
-                  row_, v_.rows_, lanes_of(column));
-      strike_rows(how_.injector, site::input, position(column_unit(column)), work_of(column), row_, v_.rows_, lanes_of(column));
+      strike_work(column);
       v_.has_outer_ ? outer_column(column, mine) : inner_column(column, mine);
       if (!protect_ && stream_) hwy::FlushStream();
       if (protect_) sum_column(column, mine);
     });
   }
 
+  // Strikes the numbers that wait in a column, plane by plane.
+  void strike_work(std::int64_t column) {
+    for (std::int64_t plane = 0; plane < n0_; ++plane) {
+      T* const from = work_of(column) + plane * v_.plane_rows_ * row_;
+      strike_rows(how_.injector, site::intermediate, {number_ * v_.columns_ + column, v_.shape_.batch * v_.columns_, plane, n0_}, from,
+                  row_, n1_, lanes_of(column));
+      strike_rows(how_.injector, site::input, position(column_unit(column), plane, n0_), from, row_, n1_, lanes_of(column));
+    }
+  }
+
   // The steps of a unit that come before a line, and those of the whole unit.
   struct steps {
     std::int64_t stage, twiddle, stages, twiddles;
   };
-  T* run_line(const line<T>& transform, T* x, T* y, std::int64_t rows, std::int64_t unit, int used, steps at, std::int64_t tiles = 1) {
+  T* run_line(const line<T>& transform, T* x, T* y, std::int64_t rows, std::int64_t unit, int used, steps at, std::int64_t tiles = 1,
+              read_ahead ahead = {}) {
     const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
       if (where == site::stage)
         strike_rows(how_.injector, where, position(unit, at.stage + step, at.stages), data, row_, rows, used);
       else if (where == site::twiddle)
         how_.injector.strike(where, position(unit, at.twiddle + step, at.twiddles), data, scalars);
     };
-    return transform.run(x, y, inverse_, {}, strike, how_.injector.armed(site::twiddle), tiles);
+    return transform.run(x, y, inverse_, ahead, strike, how_.injector.armed(site::twiddle), tiles);
   }
 
   // Transforms axes 1 and 0 of a column.
@@ -445,17 +456,24 @@ class small_volume<T>::signal {
     const line<T>& transform = *v_.axis_[0];
     const std::int64_t unit = column_unit(column);
     steps at{n0_ * v_.axis_[1]->stages(), n0_ * v_.axis_[1]->twiddle_steps(), stages_of_column(), twiddles_of_column()};
+    // Verified results wait in their place: the line ends there.
+    const bool odd = transform.stages() % 2 == 1;
+    const std::int64_t width = row_ * static_cast<std::int64_t>(sizeof(T));
     for (std::int64_t piece = 0; piece < n1_; ++piece) {
       const T* const from = work_of(column) + piece * row_;
-      for (std::int64_t plane = 0; plane < n0_; ++plane) std::copy_n(from + plane * n1_ * row_, row_, mine.x.data() + plane * row_);
-      T* const done = run_line(transform, mine.x.data(), mine.y.data(), n0_, unit, used, at);
+      T* const kept = protect_ ? piece_of(column, piece) : mine.y.data();
+      T* const x = odd ? mine.x.data() : kept;
+      kernel_.permute_rows(from, x, n0_, 1, v_.planes_.data());
+      read_ahead ahead;
+      if (piece + 1 < n1_) ahead = read_ahead(from + row_, n0_, width, v_.plane_rows_ * width);
+      if (!protect_ && !stream_)
+        ahead.then = read_ahead::of(place_of(column, piece), n0_, 2 * used * static_cast<std::int64_t>(sizeof(T)),
+                                    2 * v_.shape_.output.stride[0] * static_cast<std::int64_t>(sizeof(T)));
+      T* const done = run_line(transform, x, odd ? kept : mine.x.data(), n0_, unit, used, at, 1, ahead);
       at.stage += transform.stages();
       at.twiddle += transform.twiddle_steps();
       finish(done, n0_, unit, piece, n1_, used);
-      if (protect_)
-        std::memcpy(piece_of(column, piece), done, static_cast<std::size_t>(n0_ * row_) * sizeof(T));
-      else
-        (void)store_piece(column, piece, done);
+      if (!protect_) (void)store_piece(column, piece, done);
     }
   }
 
@@ -473,10 +491,10 @@ class small_volume<T>::signal {
     return ceil_div(n0_, v_.planes_together_) * v_.axis_[1]->twiddle_steps() + (n0_ > 1 ? v_.axis_[0]->twiddle_steps() : 0);
   }
   std::int64_t column_unit(std::int64_t column) const { return first_unit_ + v_.groups_ + column; }
-  T* work_of(std::int64_t column) const { return mine_.work.data() + column * v_.rows_ * row_; }
+  T* work_of(std::int64_t column) const { return mine_.work.data() + column * v_.column_rows_ * row_; }
   // A piece of a column as it waits for its store, and its rows.
   T* piece_of(std::int64_t column, std::int64_t piece) const {
-    return (v_.has_outer_ ? mine_.done.data() : mine_.work.data()) + (column * v_.pieces_ + piece) * piece_rows() * row_;
+    return (v_.has_outer_ ? mine_.done.data() + column * v_.rows_ * row_ : work_of(column)) + piece * piece_rows() * row_;
   }
   std::int64_t piece_rows() const { return v_.has_outer_ ? n0_ : n1_; }
 
@@ -616,12 +634,14 @@ class small_volume<T>::signal {
     return same;
   }
 
+  T* place_of(std::int64_t column, std::int64_t piece) const {
+    return out_ + 2 * piece * v_.shape_.output.stride[v_.has_outer_ ? 1 : 0] + column * row_;
+  }
+
   bool store_piece(std::int64_t column, std::int64_t piece, const T* done) {
-    const side& to = v_.shape_.output;
     const int used = lanes_of(column);
-    const std::size_t inner = v_.has_outer_ ? 0 : 1;
-    const std::uint64_t stored = kernel_.store_columns(done, piece_rows(), used, out_ + 2 * piece * to.stride[1 - inner] + column * row_,
-                                                       2 * to.stride[inner], stream_ && used == v_.lanes_);
+    const std::uint64_t stored = kernel_.store_columns(done, piece_rows(), used, place_of(column, piece),
+                                                       2 * v_.shape_.output.stride[v_.has_outer_ ? 0 : 1], stream_ && used == v_.lanes_);
     return !protect_ || stored == mine_.parities[static_cast<std::size_t>(column * v_.pieces_ + piece)];
   }
 

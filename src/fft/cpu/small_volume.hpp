@@ -83,11 +83,15 @@ class small_volume final : public transform {
   std::int64_t rows_;                      // of a column
   std::int64_t groups_of_plane_, groups_;  // groups of rows
   std::int64_t columns_;
-  bool has_outer_;                // axis 0 has tiles of its own, and a plane is transformed as a whole
+  bool has_outer_;  // axis 0 has tiles of its own, and a plane is transformed as a whole
+  // Rows of the work from one plane and from one column to the next. Those that are read or written together lie in different sets of a
+  // cache.
+  std::int64_t plane_rows_, column_rows_;
   std::int64_t pieces_;           // of a column, which are summed and stored one by one
   std::int64_t parts_;            // of the rows
   std::int64_t planes_together_;  // planes whose axis 1 is transformed at once
   std::unique_ptr<line<T>> axis_[3];
+  std::vector<std::int64_t> planes_;   // their first rows in a column
   axis_vectors input_[2], output_[3];  // input weights of axes 0 and 1, output weights; the others belong to the lines
   lane_limits limits_;                 // of a signal without a scale, in two copies
   double output_underflow_[2] = {};
