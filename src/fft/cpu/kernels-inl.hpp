@@ -26,13 +26,12 @@ namespace {
 
 const kernel_table<T>* table_for_target() {
   static const kernel_table<T> table = {
-      W,          load_rows,      load_columns,  load_blocks,    sum_tile,     sum_outputs,   set_thresholds,
-      compare,    store_rows,     store_columns, join_rows,      seal_blocks,  seal_rows,     extend_seals,
-      stage,      multiply_rows,  twiddle_rows,  scale_rows,     permute_rows, mix_rows,      split_real,
-      join_real,  real_stage,     mirror_rows,   shape_of_short, short_lines,  load_groups,   store_groups,
-      turn_rows,  encode_signals, sum_signals,   store_signals,  repeat_lines, same_bits,     make_pairs,
-      same_pairs, join_run,       store_run,     seal_numbers,   seal_tile,    make_products, same_products,
-      make_lines, same_lines,     measure};
+      W,           load_rows,     load_columns, load_blocks,    sum_tile,    sum_outputs,   fold_sums,     set_thresholds, compare,
+      store_rows,  store_columns, join_rows,    seal_blocks,    seal_rows,   extend_seals,  stage,         multiply_rows,  twiddle_rows,
+      scale_rows,  permute_rows,  mix_rows,     split_real,     join_real,   real_stage,    mirror_rows,   shape_of_short, short_lines,
+      load_groups, store_groups,  turn_rows,    encode_signals, sum_signals, store_signals, repeat_lines,  same_bits,      make_pairs,
+      same_pairs,  join_run,      store_run,    seal_numbers,   seal_tile,   make_products, same_products, make_lines,     same_lines,
+      measure};
   return &table;
 }
 

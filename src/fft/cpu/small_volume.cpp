@@ -35,91 +35,25 @@ constexpr std::int64_t k_part_points = 8192;
 // Bytes of the planes of a column whose axis 1 is transformed at once: with the other buffer they fill the first-level cache.
 constexpr std::int64_t k_planes_bytes = 16384;
 
-// Sums of lanes, for both vectors of two axes: number 2i + j belongs to vector i of one axis and j of the other one.
-template <class T>
-struct alignas(64) folded_sums {
-  double re[4][k_max_lanes], im[4][k_max_lanes];
-  double re_low[4][k_max_lanes], im_low[4][k_max_lanes];
-};
-
-// Adds y to (high, low); double data keep the rounding error.
-template <class T>
-void add_to(double& high, double& low, double y) {
-  if constexpr (sizeof(T) == 4) {
-    high += y;
-    static_cast<void>(low);
-  } else {
-    const double s = high + y, z = s - high;
-    low += (high - (s - z)) + (y - z);
-    high = s;
-  }
-}
-
-// Adds sums of lanes, for both vectors of one axis, times the weights of these lanes for both vectors of another axis.
-template <class T>
-void fold(const lane_sums& sums, const axis_vectors& by, std::int64_t first, int lanes, bool conjugate, folded_sums<T>& to) {
-  const double sign = conjugate ? -1 : 1;
-  for (int i = 0; i < 2; ++i) {
-    const double* const re = sums.high[2 * i];
-    const double* const im = sums.high[2 * i + 1];
-    for (int j = 0; j < 2; ++j) {
-      const double* const wr = by.re[j].data() + first;
-      const double* const wi = by.im[j].data() + first;
-      double* const to_re = to.re[2 * i + j];
-      double* const to_im = to.im[2 * i + j];
-      double* const re_low = to.re_low[2 * i + j];
-      double* const im_low = to.im_low[2 * i + j];
-#pragma GCC ivdep
-      for (int l = 0; l < lanes; ++l) {
-        add_to<T>(to_re[l], re_low[l], wr[l] * re[l] - sign * wi[l] * im[l]);
-        add_to<T>(to_im[l], im_low[l], wr[l] * im[l] + sign * wi[l] * re[l]);
-      }
-      if constexpr (sizeof(T) == 8) {
-        const double* const rest_re = sums.low[2 * i];
-        const double* const rest_im = sums.low[2 * i + 1];
-#pragma GCC ivdep
-        for (int l = 0; l < lanes; ++l) {
-          re_low[l] += wr[l] * rest_re[l] - sign * wi[l] * rest_im[l];
-          im_low[l] += wr[l] * rest_im[l] + sign * wi[l] * rest_re[l];
-        }
-      }
-    }
-  }
-}
-
-// Adds the sums of lanes, times one weight, to those of the half of axis 0 to which it belongs.
-template <class T>
-void add_scaled(const lane_sums& sums, double wr, double wi, int lanes, lane_sums& to) {
-  for (int i = 0; i < 4; i += 2) {
-#pragma GCC ivdep
-    for (int l = 0; l < lanes; ++l) {
-      add_to<T>(to.high[i][l], to.low[i][l], wr * sums.high[i][l] - wi * sums.high[i + 1][l]);
-      add_to<T>(to.high[i + 1][l], to.low[i + 1][l], wr * sums.high[i + 1][l] + wi * sums.high[i][l]);
-    }
-    if constexpr (sizeof(T) == 8) {
-#pragma GCC ivdep
-      for (int l = 0; l < lanes; ++l) {
-        to.low[i][l] += wr * sums.low[i][l] - wi * sums.low[i + 1][l];
-        to.low[i + 1][l] += wr * sums.low[i + 1][l] + wi * sums.low[i][l];
-      }
-    }
-  }
-}
-
 // Adds the lanes of folded sums to those of a signal: number 2i + j to number `first` + i · of_i + j · of_j.
 template <class T>
-void reduce(const folded_sums<T>& of, int lanes, volume_sums& to, int first, int of_i, int of_j) {
+void reduce(const folded_sums& of, volume_sums& to, int first, int of_i, int of_j) {
+  const int lanes = kernels<T>().lanes;
   for (int i = 0; i < 4; ++i) {
     const int at = first + i / 2 * of_i + i % 2 * of_j;
     for (int l = 0; l < lanes; ++l) {
-      to.re[at].add(of.re[i][l]);
-      to.im[at].add(of.im[i][l]);
+      to.re[at].add(of.high[2 * i][l]);
+      to.im[at].add(of.high[2 * i + 1][l]);
       if constexpr (sizeof(T) == 8) {
-        to.re[at].low += of.re_low[i][l];
-        to.im[at].low += of.im_low[i][l];
+        to.re[at].low += of.low[2 * i][l];
+        to.im[at].low += of.low[2 * i + 1][l];
       }
     }
   }
+}
+
+lane_weights weights_at(const axis_vectors& of, std::int64_t first, bool conjugate, bool same) {
+  return {{of.re[0].data() + first, of.re[1].data() + first}, {of.im[0].data() + first, of.im[1].data() + first}, conjugate, same};
 }
 
 }  // namespace
@@ -147,6 +81,7 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
       plane_rows_(shape.n[1] + (has_outer_ ? 1 : 0)),
       column_rows_(shape.n[0] * plane_rows_ + (has_outer_ ? shape.n[1] : lanes_)),
       pieces_(has_outer_ ? shape.n[1] : shape.n[0]),
+      column_parts_(std::clamp<std::int64_t>(shape.points() / k_part_points, 1, columns_)),
       parts_(shape.n[0] > 1 ? shape.n[0] : std::clamp<std::int64_t>(shape.points() / k_part_points, 1, groups_)),
       planes_together_(
           std::clamp<std::int64_t>(k_planes_bytes / (shape.n[1] * 2 * lanes_ * static_cast<std::int64_t>(sizeof(T))), 1, shape.n[0])) {
@@ -205,7 +140,7 @@ void small_volume<T>::prepare(workspace& memory, const transform_args& how, int 
     if (protect) {
       made->rows.resize(static_cast<std::size_t>(parts_));
       made->squares.resize(static_cast<std::size_t>(parts_));
-      made->columns.resize(static_cast<std::size_t>(columns_));
+      made->columns.resize(static_cast<std::size_t>(column_parts_));
       made->parities.resize(static_cast<std::size_t>(columns_ * pieces_));
     }
     memory.signals.push_back(std::move(made));
@@ -272,7 +207,7 @@ class small_volume<T>::signal {
     const auto again = [&](int number) -> std::optional<abft::finding> {
       const abft::finding failed{.word = abft::k_fail, .residual = 1, .index = number_};
       if (number == 0) return failed;
-      each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) { sum_column(column, mine); });
+      each_column_part([](std::int64_t, scratch<T>&) {});
       const abft::finding now = judge();
       if (now.word != abft::k_pass) return now;
       return now.judged && store() ? abft::finding{} : failed;
@@ -299,13 +234,13 @@ class small_volume<T>::signal {
     each(v_.parts_, [&](std::int64_t part, scratch<T>& mine) {
       T* const plane = mine_.work.data() + (n0_ > 1 ? part : 0) * v_.plane_rows_ * row_;
       const std::int64_t apart = (aside ? n1_ : v_.column_rows_) * row_;
-      folded_sums<T> folded;
+      folded_sums folded;
       if (protect_) std::memset(&folded, 0, sizeof folded);
       double squares = 0;
       for (std::int64_t group = part * v_.groups_ / v_.parts_; group < (part + 1) * v_.groups_ / v_.parts_; ++group) {
         row_group(group, aside ? mine.spare.data() : plane, apart, mine);
         if (!protect_) continue;
-        fold<T>(mine.input, v_.input_[1], group % v_.groups_of_plane_ * v_.lanes_, v_.lanes_, inverse_, folded);
+        kernel_.fold_sums(mine.input, weights_at(v_.input_[1], group % v_.groups_of_plane_ * v_.lanes_, inverse_, false), folded);
         for (int l = 0; l < v_.lanes_; ++l) squares += mine.input.squares[l];
       }
       for (std::int64_t column = 0; column < (v_.has_outer_ ? v_.columns_ : 0); ++column) {
@@ -317,7 +252,7 @@ class small_volume<T>::signal {
       }
       if (!protect_) return;
       volume_sums& to = mine_.rows[static_cast<std::size_t>(part)] = {};
-      reduce(folded, v_.lanes_, to, 0, 1, 2);
+      reduce<T>(folded, to, 0, 1, 2);
       mine_.squares[static_cast<std::size_t>(part)] = squares;
     });
   }
@@ -394,11 +329,10 @@ class small_volume<T>::signal {
   // ---- Columns ----
 
   void columns() {
-    each(v_.columns_, [&](std::int64_t column, scratch<T>& mine) {
+    each_column_part([&](std::int64_t column, scratch<T>& mine) {
       strike_work(column);
       v_.has_outer_ ? outer_column(column, mine) : inner_column(column, mine);
       if (!protect_ && stream_) hwy::FlushStream();
-      if (protect_) sum_column(column, mine);
     });
   }
 
@@ -498,43 +432,46 @@ class small_volume<T>::signal {
   }
   std::int64_t piece_rows() const { return v_.has_outer_ ? n0_ : n1_; }
 
-  // Sums of the pieces, times their weights. A piece is a plane, whose sums are those of both vectors of axis 1, or has axis 0 alone.
-  void sum_column(std::int64_t column, scratch<T>& mine) {
-    volume_sums& to = mine_.columns[static_cast<std::size_t>(column)] = {};
+  // Transforms or reads the columns of each part, and sums them.
+  template <class Body>
+  void each_column_part(Body&& body) {
+    each(v_.column_parts_, [&](std::int64_t part, scratch<T>& mine) {
+      folded_sums folded[2];
+      if (protect_) std::memset(folded, 0, sizeof folded);
+      for (std::int64_t column = part * v_.columns_ / v_.column_parts_; column < (part + 1) * v_.columns_ / v_.column_parts_; ++column) {
+        body(column, mine);
+        if (protect_) sum_column(column, mine, folded);
+      }
+      if (!protect_) return;
+      volume_sums& to = mine_.columns[static_cast<std::size_t>(part)] = {};
+      const int of_inner = v_.has_outer_ ? 4 : 2;
+      for (int i = 0; i < (n0_ > 1 ? 2 : 1); ++i) reduce<T>(folded[i], to, i * (6 - of_inner), of_inner, 1);
+    });
+  }
+
+  // Sums the pieces of a column and folds their sums with the weights of axis 2. A piece is a plane, whose sums are those of both vectors
+  // of axis 1, or has axis 0 alone; folded[i] is that of vector i of the other axis.
+  void sum_column(std::int64_t column, scratch<T>& mine, folded_sums (&folded)[2]) {
     const std::size_t inner = v_.has_outer_ ? 0 : 1;
-    const axis_vectors& others = v_.output_[1 - inner];
     const output_sum<T> sum = v_.axis_[inner]->output_weights(inverse_, &mine.output);
-    const int lanes = v_.lanes_, of_inner = v_.has_outer_ ? 4 : 2, of_others = 6 - of_inner;
-    // The halves of the axis of the pieces.
-    lane_sums half[2];
-    std::memset(half, 0, sizeof half);
+    folded_sums pieces;
+    if (n0_ > 1) std::memset(&pieces, 0, sizeof pieces);
     for (std::int64_t piece = 0; piece < v_.pieces_; ++piece) {
       kernel_.sum_outputs(piece_of(column, piece), piece_rows(), sum);
       mine_.parities[static_cast<std::size_t>(column * v_.pieces_ + piece)] = parity_of(mine.output);
-      if (v_.pieces_ == 1) break;
-      const auto at = static_cast<std::size_t>(piece);
-      add_scaled<T>(mine.output, others.re[0][at], (inverse_ ? -1 : 1) * others.im[0][at], lanes,
-                    half[piece < second_half(v_.pieces_) ? 0 : 1]);
+      if (piece == 0) strike_sums(mine.output, lanes_of(column), column_unit(column));
+      if (n0_ > 1) kernel_.fold_sums(mine.output, weights_at(v_.output_[1 - inner], piece, inverse_, true), pieces);
     }
-    const auto take = [&](const lane_sums& sums, int first) {
-      folded_sums<T> folded;
-      std::memset(&folded, 0, sizeof folded);
-      fold<T>(sums, v_.output_[2], column * lanes, lanes, inverse_, folded);
-      reduce(folded, lanes, to, first, of_inner, 1);
-    };
-    strike_sums(v_.pieces_ == 1 ? mine.output : half[0], lanes_of(column), column_unit(column));
-    if (v_.pieces_ == 1) return take(mine.output, 0);
-    lane_sums both = half[0];
-    for (int i = 0; i < 4; ++i) {
-      for (int l = 0; l < lanes; ++l) {
-        add_to<T>(both.high[i][l], both.low[i][l], half[1].high[i][l]);
-        both.low[i][l] += half[1].low[i][l];
-        add_to<T>(half[0].high[i][l], half[0].low[i][l], -half[1].high[i][l]);
-        half[0].low[i][l] -= half[1].low[i][l];
+    const lane_weights last = weights_at(v_.output_[2], column * v_.lanes_, inverse_, false);
+    if (n0_ == 1) return kernel_.fold_sums(mine.output, last, folded[0]);
+    for (int i = 0; i < 2; ++i) {
+      for (int part = 0; part < 4; ++part) {
+        const int from = 2 * (part / 2 * 2 + i) + part % 2;
+        std::memcpy(mine.output.high[part], pieces.high[from], sizeof pieces.high[from]);
+        std::memcpy(mine.output.low[part], pieces.low[from], sizeof pieces.low[from]);
       }
+      kernel_.fold_sums(mine.output, last, folded[i]);
     }
-    take(both, 0);
-    take(half[0], of_others);
   }
 
   // ---- Verdict ----

@@ -88,6 +88,7 @@ class small_volume final : public transform {
   // cache.
   std::int64_t plane_rows_, column_rows_;
   std::int64_t pieces_;           // of a column, which are summed and stored one by one
+  std::int64_t column_parts_;     // tasks of columns
   std::int64_t parts_;            // of the rows
   std::int64_t planes_together_;  // planes whose axis 1 is transformed at once
   std::unique_ptr<line<T>> axis_[3];
