@@ -307,7 +307,7 @@ inline const std::vector<fft_case>& host_fault_cases() {
                               "6x20x24_b1", "10007_b1", "8_b300", "16_b330",  "32_b70",   "16_b5",      "12_b100",    "5_b300",
                               "7_b20",      "15_b40",   "20_b41", "16x32_b3", "30x37_b2", "4x16x32_b2", "6x20x25_b2", "50x42x24_b1"})
       add("c2c", std::string(shape) + "_fwd");
-    for (const char* shape : {"128_b18", "40x33_b1", "6x20x24_b1", "6000_b2", "1155_b19", "4095_b2"})
+    for (const char* shape : {"128_b18", "40x33_b1", "6x20x24_b1", "6000_b2", "1155_b19", "4095_b2", "16x34_b2", "6x20x25_b2"})
       add("r2c", std::string(shape) + "_fwd");
     for (const char* shape : {"90_b18", "6x20x24_b1", "6000_b2", "4095_b2", "1155_b19"}) add("c2r", std::string(shape) + "_inv");
     return made;

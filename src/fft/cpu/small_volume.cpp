@@ -63,7 +63,8 @@ bool small_volume<T>::takes(const geometry& shape) {
   const std::int64_t lanes = kernels<T>().lanes;
   // Of three axes the least response is 1/8, which needs some points for the floor.
   const std::int64_t least = shape.n[0] > 1 ? 2048 : 256;
-  return shape.kind == kind::c2c && shape.n[1] > 1 && shape.n[2] >= lanes && shape.input.stride[2] == 1 && shape.output.stride[2] == 1 &&
+  const bool has_line = shape.kind == kind::c2c || (shape.kind == kind::r2c && (shape.n[2] % 2 == 0 || real_radix(shape.n[2]) > 1));
+  return has_line && shape.n[1] > 1 && shape.n[2] >= lanes && shape.input.stride[2] == 1 && shape.output.stride[2] == 1 &&
          std::ranges::all_of(shape.n, is_direct) && shape.points() >= least && shape.n[1] * shape.n[2] >= 256 &&
          shape.points() * 2 * static_cast<std::int64_t>(sizeof(T)) <= k_most_bytes;
 }
@@ -76,7 +77,7 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
       rows_(shape.n[0] * shape.n[1]),
       groups_of_plane_(ceil_div(shape.n[1], lanes_)),
       groups_(shape.n[0] * groups_of_plane_),
-      columns_(ceil_div(shape.n[2], lanes_)),
+      columns_(ceil_div(shape.output.length[2], lanes_)),
       has_outer_(shape.n[0] > 1 && rows_ * 2 * lanes_ * static_cast<std::int64_t>(sizeof(T)) > k_column_bytes),
       plane_rows_(shape.n[1] + (has_outer_ ? 1 : 0)),
       column_rows_(shape.n[0] * plane_rows_ + (has_outer_ ? shape.n[1] : lanes_)),
@@ -89,7 +90,9 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
   if (n0 > 1)
     axis_[0] = std::make_unique<line<T>>(form::complex, n0, 0, protect && has_outer_, false, false, has_outer_ ? 1 : n1, k_least_input);
   axis_[1] = std::make_unique<line<T>>(form::complex, n1, 1, protect && !has_outer_, false, false, 1, k_least_input);
-  axis_[2] = std::make_unique<line<T>>(form::complex, shape.n[2], 2, protect, false, along_line<T>::exists(shape.n[2], true));
+  const bool reals = shape.kind == kind::r2c;
+  axis_[2] = std::make_unique<line<T>>(reals ? form::real_forward : form::complex, shape.n[2], 2, protect, false,
+                                       !reals && along_line<T>::exists(shape.n[2], true));
   for (std::int64_t plane = 0; plane < n0; ++plane) planes_.push_back(plane * plane_rows_);
   if (!protect) return;
   make_weights();
@@ -99,8 +102,9 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
 template <class T>
 void small_volume<T>::make_weights() {
   const auto made = [&](std::size_t axis) {
-    return make_axis_weights<T>(
-        shape_.n[axis], choose_weights(form::complex, shape_.n[axis], axis, axis < 2 ? k_least_input : k_least_response), shape_.n[axis]);
+    const form what = axis == 2 && shape_.kind == kind::r2c ? form::real_forward : form::complex;
+    const double inputs = axis < 2 ? k_least_input : k_least_response;
+    return make_axis_weights<T>(shape_.n[axis], choose_weights(what, shape_.n[axis], axis, inputs), shape_.output.length[axis]);
   };
   const auto set = [&](axis_vectors& to, const auto& from) {
     for (std::size_t v = 0; v < 2; ++v) {
@@ -177,6 +181,8 @@ class small_volume<T>::signal {
         n0_(of.shape_.n[0]),
         n1_(of.shape_.n[1]),
         n2_(of.shape_.n[2]),
+        width_(of.shape_.output.length[2]),
+        unit_(of.shape_.input.real ? 1 : 2),
         row_(2 * of.lanes_),
         first_unit_(number * of.units_of_signal()),
         units_(of.shape_.batch * of.units_of_signal()) {
@@ -247,7 +253,7 @@ class small_volume<T>::signal {
         const line<T>& transform = *v_.axis_[1];
         T* const to = plane + column * v_.column_rows_ * row_;
         const std::int64_t before = part * transform.stages(), twiddles = part * transform.twiddle_steps();
-        run_line(transform, aside ? mine.spare.data() + column * apart : to, aside ? to : mine.y.data(), n1_, column_unit(column),
+        run_line(transform, aside ? mine.spare.data() + column * apart : to, aside ? to : mine.y.data(), column_unit(column),
                  lanes_of(column), {before, twiddles, stages_of_column(), twiddles_of_column()});
       }
       if (!protect_) return;
@@ -261,8 +267,8 @@ class small_volume<T>::signal {
   void row_group(std::int64_t group, T* plane, std::int64_t apart, scratch<T>& mine) {
     const std::int64_t first = group % v_.groups_of_plane_ * v_.lanes_;
     const auto used = static_cast<int>(std::min<std::int64_t>(v_.lanes_, n1_ - first));
-    const std::int64_t stride = 2 * v_.shape_.input.stride[1], unit = first_unit_ + group;
-    const signals_of<T> from{in_ + 2 * (group / v_.groups_of_plane_) * v_.shape_.input.stride[0] + first * stride, stride, used, n2_};
+    const std::int64_t stride = unit_ * v_.shape_.input.stride[1], unit = first_unit_ + group;
+    const signals_of<T> from{in_ + unit_ * (group / v_.groups_of_plane_) * v_.shape_.input.stride[0] + first * stride, stride, used, n2_};
     T* const to = plane + first * row_;
     if (v_.axis_[2]->along() != nullptr) {
       const T* const done = rows_along(from, unit, mine);
@@ -313,16 +319,16 @@ class small_volume<T>::signal {
   const T* rows_of_tile(const signals_of<T>& from, std::int64_t unit, scratch<T>& mine) {
     const line<T>& transform = *v_.axis_[2];
     const encoder<T> encode = protect_ ? transform.input_weights(inverse_, &mine.input) : encoder<T>{.parity = false};
-    const std::uint64_t source = kernel_.load_rows(from.base, from.stride, from.used, 2 * n2_, mine.x.data(), encode);
+    const std::uint64_t source = kernel_.load_rows(from.base, from.stride, from.used, unit_ * n2_, mine.x.data(), encode);
     if (protect_) {
       // A sum that is NaN fails: the encoded numbers differ from the source.
       if (source != parity_of(mine.input)) std::fill_n(mine.input.high[0], v_.lanes_, std::numeric_limits<double>::quiet_NaN());
       strike_sums(mine.input, from.used, unit);
     }
-    strike_rows(how_.injector, site::input, position(unit), mine.x.data(), row_, n2_, from.used);
+    strike_rows(how_.injector, site::input, position(unit), mine.x.data(), row_, transform.rows_in(), from.used);
     T* const done =
-        run_line(transform, mine.x.data(), mine.y.data(), n2_, unit, from.used, {0, 0, transform.stages(), transform.twiddle_steps()});
-    strike_rows(how_.injector, site::output, position(unit), done, row_, n2_, from.used);
+        run_line(transform, mine.x.data(), mine.y.data(), unit, from.used, {0, 0, transform.stages(), transform.twiddle_steps()});
+    strike_rows(how_.injector, site::output, position(unit), done, row_, width_, from.used);
     return done;
   }
 
@@ -350,11 +356,10 @@ class small_volume<T>::signal {
   struct steps {
     std::int64_t stage, twiddle, stages, twiddles;
   };
-  T* run_line(const line<T>& transform, T* x, T* y, std::int64_t rows, std::int64_t unit, int used, steps at, std::int64_t tiles = 1,
-              read_ahead ahead = {}) {
+  T* run_line(const line<T>& transform, T* x, T* y, std::int64_t unit, int used, steps at, std::int64_t tiles = 1, read_ahead ahead = {}) {
     const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
       if (where == site::stage)
-        strike_rows(how_.injector, where, position(unit, at.stage + step, at.stages), data, row_, rows, used);
+        strike_rows(how_.injector, where, position(unit, at.stage + step, at.stages), data, row_, scalars / row_, used);
       else if (where == site::twiddle)
         how_.injector.strike(where, position(unit, at.twiddle + step, at.twiddles), data, scalars);
     };
@@ -372,11 +377,11 @@ class small_volume<T>::signal {
     T* done = work;
     for (std::int64_t plane = 0; plane < n0_; plane += v_.planes_together_) {
       const std::int64_t tiles = std::min(v_.planes_together_, n0_ - plane), first = plane * n1_ * row_;
-      done = run_line(second, work + first, other + first, tiles * n1_, unit, used, at, tiles) - first;
+      done = run_line(second, work + first, other + first, unit, used, at, tiles) - first;
       at.stage += second.stages();
       at.twiddle += second.twiddle_steps();
     }
-    if (n0_ > 1) done = run_line(*v_.axis_[0], done, done == work ? other : work, v_.rows_, unit, used, at);
+    if (n0_ > 1) done = run_line(*v_.axis_[0], done, done == work ? other : work, unit, used, at);
     finish(done, v_.rows_, unit, 0, 1, used);
     if (!protect_)
       for (std::int64_t piece = 0; piece < v_.pieces_; ++piece) (void)store_piece(column, piece, done + piece * n1_ * row_);
@@ -403,7 +408,7 @@ class small_volume<T>::signal {
       if (!protect_ && !stream_)
         ahead.then = read_ahead::of(place_of(column, piece), n0_, 2 * used * static_cast<std::int64_t>(sizeof(T)),
                                     2 * v_.shape_.output.stride[0] * static_cast<std::int64_t>(sizeof(T)));
-      T* const done = run_line(transform, x, odd ? kept : mine.x.data(), n0_, unit, used, at, 1, ahead);
+      T* const done = run_line(transform, x, odd ? kept : mine.x.data(), unit, used, at, 1, ahead);
       at.stage += transform.stages();
       at.twiddle += transform.twiddle_steps();
       finish(done, n0_, unit, piece, n1_, used);
@@ -603,7 +608,7 @@ class small_volume<T>::signal {
     }
   }
 
-  int lanes_of(std::int64_t column) const { return static_cast<int>(std::min<std::int64_t>(v_.lanes_, n2_ - column * v_.lanes_)); }
+  int lanes_of(std::int64_t column) const { return static_cast<int>(std::min<std::int64_t>(v_.lanes_, width_ - column * v_.lanes_)); }
 
   const small_volume& v_;
   const T* in_;
@@ -615,7 +620,8 @@ class small_volume<T>::signal {
   int threads_, slot_;
   const kernel_table<T>& kernel_;
   bool inverse_, protect_;
-  std::int64_t n0_, n1_, n2_, row_, first_unit_, units_;
+  std::int64_t n0_, n1_, n2_, width_, unit_;  // width_: of the rows of the output; unit_: scalars of an element of the input
+  std::int64_t row_, first_unit_, units_;
   bool stream_ = false, needs_care_ = false;
 };
 
@@ -625,8 +631,9 @@ void small_volume<T>::run(const void* in, void* out, const transform_args& how) 
     const bool whole = takes_whole_signals(how.threads);
     prepare(memory, how, whole ? how.threads : 1);
     const auto one = [&](std::int64_t b, int threads, int slot) {
-      signal(*this, static_cast<const T*>(in) + b * 2 * shape_.input.distance, static_cast<T*>(out) + b * 2 * shape_.output.distance, how,
-             memory, *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], b, threads, slot)
+      signal(*this, static_cast<const T*>(in) + b * (shape_.input.real ? 1 : 2) * shape_.input.distance,
+             static_cast<T*>(out) + b * 2 * shape_.output.distance, how, memory,
+             *memory.signals[static_cast<std::size_t>(std::max(slot, 0))], b, threads, slot)
           .run();
     };
     if (whole) {
