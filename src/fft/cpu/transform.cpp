@@ -12,7 +12,7 @@
 #include "fft/cpu/long_real.hpp"
 #include "fft/cpu/one_pass.hpp"
 #include "fft/cpu/signal_pairs.hpp"
-#include "fft/cpu/small_volume.hpp"
+#include "fft/cpu/whole_volume.hpp"
 #include "fft/cpu/tuning.hpp"
 #include "fft/cpu/volume.hpp"
 
@@ -25,7 +25,7 @@ std::unique_ptr<transform> make(const geometry& given, bool protect, const choic
   const line_split split{by.n1, by.n2};
   switch (by.how) {
     case method::volume:
-      if (small_volume<T>::takes(shape)) return std::make_unique<small_volume<T>>(shape, protect, by.share);
+      if (whole_volume<T>::takes(shape)) return std::make_unique<whole_volume<T>>(shape, protect, by.share);
       return std::make_unique<volume<T>>(shape, std::nullopt, protect, by.share);
     case method::matrix: return std::make_unique<volume<T>>(shape, split, protect, by.share);
     case method::half_matrix: return std::make_unique<long_real<T>>(shape, split, protect, by.share);

@@ -1,5 +1,5 @@
 // The passes over one signal, its sums, its verdict and its store.
-#include "fft/cpu/small_volume.hpp"
+#include "fft/cpu/whole_volume.hpp"
 
 #include <hwy/cache_control.h>
 #include <algorithm>
@@ -19,15 +19,11 @@
 namespace ballast::fft::cpu {
 namespace {
 
-// Bytes of the largest signal.
+// Bytes of the largest signal: the memory for its verified results is as large.
 constexpr std::int64_t k_most_bytes = std::int64_t{1} << 29;
 
 // Bytes of a column beyond which axis 0 has tiles of its own: with the other buffer it fills the second-level cache.
 constexpr std::int64_t k_column_bytes = std::int64_t{1} << 18;
-
-// The least response of the inputs of axes 0 and 1 to their weights. A change inside of the lines of axis 2 meets the product of both, of
-// at least 1/2, and a response of at least 1/4.
-constexpr double k_least_input = 0.7072;
 
 // Points of a part of the rows: the least that is worth a task.
 constexpr std::int64_t k_part_points = 8192;
@@ -59,7 +55,7 @@ lane_weights weights_at(const axis_vectors& of, std::int64_t first, bool conjuga
 }  // namespace
 
 template <class T>
-bool small_volume<T>::takes(const geometry& shape) {
+bool whole_volume<T>::takes(const geometry& shape) {
   const std::int64_t lanes = kernels<T>().lanes;
   // Of three axes the least response is 1/8, which needs some points for the floor.
   const std::int64_t least = shape.n[0] > 1 ? 2048 : 256;
@@ -70,7 +66,7 @@ bool small_volume<T>::takes(const geometry& shape) {
 }
 
 template <class T>
-small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share)
+whole_volume<T>::whole_volume(const geometry& shape, bool protect, sharing share)
     : shape_(shape),
       lanes_(kernels<T>().lanes),
       share_(share),
@@ -88,8 +84,9 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
           std::clamp<std::int64_t>(k_planes_bytes / (shape.n[1] * 2 * lanes_ * static_cast<std::int64_t>(sizeof(T))), 1, shape.n[0])) {
   const std::int64_t n0 = shape.n[0], n1 = shape.n[1];
   if (n0 > 1)
-    axis_[0] = std::make_unique<line<T>>(form::complex, n0, 0, protect && has_outer_, false, false, has_outer_ ? 1 : n1, k_least_input);
-  axis_[1] = std::make_unique<line<T>>(form::complex, n1, 1, protect && !has_outer_, false, false, 1, k_least_input);
+    axis_[0] =
+        std::make_unique<line<T>>(form::complex, n0, 0, protect && has_outer_, false, false, has_outer_ ? 1 : n1, k_least_joint_input);
+  axis_[1] = std::make_unique<line<T>>(form::complex, n1, 1, protect && !has_outer_, false, false, 1, k_least_joint_input);
   const bool reals = shape.kind == kind::r2c;
   axis_[2] = std::make_unique<line<T>>(reals ? form::real_forward : form::complex, shape.n[2], 2, protect, false,
                                        !reals && along_line<T>::exists(shape.n[2], true));
@@ -100,10 +97,10 @@ small_volume<T>::small_volume(const geometry& shape, bool protect, sharing share
 }
 
 template <class T>
-void small_volume<T>::make_weights() {
+void whole_volume<T>::make_weights() {
   const auto made = [&](std::size_t axis) {
     const form what = axis == 2 && shape_.kind == kind::r2c ? form::real_forward : form::complex;
-    const double inputs = axis < 2 ? k_least_input : k_least_response;
+    const double inputs = axis < 2 ? k_least_joint_input : k_least_response;
     return make_axis_weights<T>(shape_.n[axis], choose_weights(what, shape_.n[axis], axis, inputs), shape_.output.length[axis]);
   };
   const auto set = [&](axis_vectors& to, const auto& from) {
@@ -131,7 +128,7 @@ void small_volume<T>::make_weights() {
 }
 
 template <class T>
-void small_volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
+void whole_volume<T>::prepare(workspace& memory, const transform_args& how, int signals) const {
   const bool protect = how.protection != protection::off;
   // A tile of rows, and a column, or with an outer pass one of its tiles and a plane.
   const std::int64_t row = 2 * lanes_;
@@ -155,16 +152,16 @@ void small_volume<T>::prepare(workspace& memory, const transform_args& how, int 
 
 // As those of a volume.
 template <class T>
-bool small_volume<T>::takes_whole_signals(int threads) const {
+bool whole_volume<T>::takes_whole_signals(int threads) const {
   if (share_ != sharing::by_size) return share_ == sharing::signals && shape_.batch > 1;
   return shape_.batch >= 2 * threads && shape_.points() * 2 * static_cast<std::int64_t>(sizeof(T)) <= (std::int64_t{1} << 20);
 }
 
 // One signal of a call.
 template <class T>
-class small_volume<T>::signal {
+class whole_volume<T>::signal {
  public:
-  signal(const small_volume& of, const T* in, T* out, const transform_args& how, workspace& memory, signal_memory& mine,
+  signal(const whole_volume& of, const T* in, T* out, const transform_args& how, workspace& memory, signal_memory& mine,
          std::int64_t number, int threads, int slot)
       : v_(of),
         in_(in),
@@ -564,16 +561,18 @@ class small_volume<T>::signal {
 
   // ---- Store ----
 
-  // Returns whether all that was stored has the parity of what was verified.
+  // Returns whether everything was stored and has the parity of what was verified.
   bool store() {
     std::atomic<bool> same{true};
+    std::atomic<std::int64_t> stored{0};
     each(v_.columns_, [&](std::int64_t column, scratch<T>&) {
       for (std::int64_t piece = 0; piece < v_.pieces_; ++piece) {
         if (!store_piece(column, piece, piece_of(column, piece))) same = false;
+        ++stored;
       }
       if (stream_) hwy::FlushStream();
     });
-    return same;
+    return same && stored == v_.columns_ * v_.pieces_;
   }
 
   T* place_of(std::int64_t column, std::int64_t piece) const {
@@ -610,7 +609,7 @@ class small_volume<T>::signal {
 
   int lanes_of(std::int64_t column) const { return static_cast<int>(std::min<std::int64_t>(v_.lanes_, width_ - column * v_.lanes_)); }
 
-  const small_volume& v_;
+  const whole_volume& v_;
   const T* in_;
   T* out_;
   const transform_args& how_;
@@ -626,7 +625,7 @@ class small_volume<T>::signal {
 };
 
 template <class T>
-void small_volume<T>::run(const void* in, void* out, const transform_args& how) const {
+void whole_volume<T>::run(const void* in, void* out, const transform_args& how) const {
   memory_.lend([&](workspace& memory) {
     const bool whole = takes_whole_signals(how.threads);
     prepare(memory, how, whole ? how.threads : 1);
@@ -644,7 +643,7 @@ void small_volume<T>::run(const void* in, void* out, const transform_args& how) 
   });
 }
 
-template class small_volume<float>;
-template class small_volume<double>;
+template class whole_volume<float>;
+template class whole_volume<double>;
 
 }  // namespace ballast::fft::cpu

@@ -1,6 +1,6 @@
-// Signals of two or three axes that stay in the cache of a core: one check covers a signal from its input to its output.
+// Signals of two or three axes with one check from their input to their output: complex ones, and reals to half spectra.
 // Layer: backend "cpu".
-// Source: docs/design/fft.md, "Small volumes".
+// Source: docs/design/fft.md, "Several axes".
 //
 // The rows (lines of axis 2) are transformed first, W at a time, and go to the work: for each W neighbours of axis 2 a *column*, a tile
 // whose rows are those of all planes. Axes 1 and 0 are transformed there, and a column is stored when the signal is verified. The weights
@@ -47,12 +47,13 @@ struct axis_vectors {
 };
 
 template <class T>
-class small_volume final : public transform {
+class whole_volume final : public transform {
  public:
-  small_volume(const geometry& shape, bool protect, sharing share);
+  whole_volume(const geometry& shape, bool protect, sharing share);
   void run(const void* in, void* out, const transform_args& how) const override;
 
-  // Returns whether there is code for a problem, and its signals are small.
+  // Returns whether there is code for a problem: rows are contiguous on both sides and have a vector of points, and no axis is a
+  // convolution.
   static bool takes(const geometry& shape);
 
  private:
@@ -100,7 +101,7 @@ class small_volume final : public transform {
   mutable workspace_pool<workspace> memory_;
 };
 
-extern template class small_volume<float>;
-extern template class small_volume<double>;
+extern template class whole_volume<float>;
+extern template class whole_volume<double>;
 
 }  // namespace ballast::fft::cpu
