@@ -46,6 +46,7 @@ struct axis_vectors {
   std::vector<double> re[2], im[2];
 };
 
+// It has many members because they are the layout of a signal.
 template <class T>
 class whole_volume final : public transform {
  public:
@@ -65,7 +66,7 @@ class whole_volume final : public transform {
     core::aligned_buffer<T> work, done;
     std::vector<volume_sums> rows, columns;
     std::vector<double> squares;
-    std::vector<std::uint64_t> parities;  // of each piece of each column
+    std::vector<std::uint64_t> parities;  // those of each piece of each column
   };
   struct workspace {
     scratch_slots<T> slots;
@@ -81,21 +82,21 @@ class whole_volume final : public transform {
   geometry shape_;
   int lanes_;
   sharing share_;
-  std::int64_t rows_;                      // of a column
+  std::int64_t rows_;                      // those of a column
   std::int64_t groups_of_plane_, groups_;  // groups of rows
   std::int64_t columns_;
   bool has_outer_;  // axis 0 has tiles of its own, and a plane is transformed as a whole
   // Rows of the work from one plane and from one column to the next. Those that are read or written together lie in different sets of a
   // cache.
   std::int64_t plane_rows_, column_rows_;
-  std::int64_t pieces_;           // of a column, which are summed and stored one by one
+  std::int64_t pieces_;           // parts of a column that are summed and stored one by one
   std::int64_t column_parts_;     // tasks of columns
-  std::int64_t parts_;            // of the rows
+  std::int64_t parts_;            // tasks of rows
   std::int64_t planes_together_;  // planes whose axis 1 is transformed at once
   std::unique_ptr<line<T>> axis_[3];
   std::vector<std::int64_t> planes_;   // their first rows in a column
   axis_vectors input_[2], output_[3];  // input weights of axes 0 and 1, output weights; the others belong to the lines
-  lane_limits limits_;                 // of a signal without a scale, in two copies
+  lane_limits limits_;                 // those of a signal without a scale, in two copies
   double output_underflow_[2] = {};
   std::unique_ptr<volume<T>> passes_;  // for signals with numbers that need care
   mutable workspace_pool<workspace> memory_;
