@@ -15,6 +15,10 @@ constexpr std::int64_t k_most_bytes = std::int64_t{1} << 29;
 // Bytes of a column beyond which axis 0 has tiles of its own: with the other buffer it fills the second-level cache.
 constexpr std::int64_t k_column_bytes = std::int64_t{1} << 18;
 
+// Bytes of the largest signal whose axis 0 has tiles of its own. Larger ones leave the third-level cache, and passes that turn each plane
+// in the second-level one are as fast or faster (docs/notebook/fft.md, "One check for several axes").
+constexpr std::int64_t k_most_outer_bytes = std::int64_t{4} << 20;
+
 // Points of a part of the rows: the least that is worth a task.
 constexpr std::int64_t k_part_points = 8192;
 
@@ -25,13 +29,15 @@ constexpr std::int64_t k_planes_bytes = 16384;
 
 template <class T>
 bool whole_volume<T>::takes(const geometry& shape) {
-  const std::int64_t lanes = kernels<T>().lanes;
+  const auto width = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t lanes = kernels<T>().lanes, bytes = shape.points() * 2 * width;
   // The least response of three axes is 1/8, which needs some points for the floor.
   const std::int64_t least = shape.n[0] > 1 ? 2048 : 256;
   const bool has_line = shape.kind == kind::c2c || (shape.kind == kind::r2c && (shape.n[2] % 2 == 0 || real_radix(shape.n[2]) > 1));
+  const bool has_outer = shape.n[0] > 1 && shape.n[0] * shape.n[1] * 2 * lanes * width > k_column_bytes;
   return has_line && shape.n[1] > 1 && shape.n[2] >= lanes && shape.input.stride[2] == 1 && shape.output.stride[2] == 1 &&
          std::ranges::all_of(shape.n, is_direct) && shape.points() >= least && shape.n[1] * shape.n[2] >= 256 &&
-         shape.points() * 2 * static_cast<std::int64_t>(sizeof(T)) <= k_most_bytes;
+         bytes <= (has_outer ? k_most_outer_bytes : k_most_bytes);
 }
 
 template <class T>
