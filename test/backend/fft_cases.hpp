@@ -262,10 +262,11 @@ inline const std::vector<fft_case>& host_cases() {
       }
     };
     for (const char* type : {"f32", "f64"}) {
-      for (const char* shape : {"1_b3",     "2_b5",    "7_b20",   "8_b40",      "30_b17",     "64_b33",    "101_b9",      "360_b18",
-                                "1000_b3",  "4096_b5", "8192_b2", "6000_b2",    "6250_b2",    "8x8_b5",    "33x20_b3",    "20x33_b2",
-                                "64x96_b2", "1x40_b3", "40x1_b3", "17x5x12_b2", "6x34x18_b2", "3x1x20_b2", "16x32x64_b1", "2x3x7_b4",
-                                "5001_b2",  "398_b9",  "211_b9",  "526_b3",     "12_b40",     "4_b100",    "15_b70",      "50_b37"}) {
+      for (const char* shape : {"1_b3",     "2_b5",     "7_b20",      "8_b40",       "30_b17",     "64_b33",    "101_b9",      "360_b18",
+                                "1000_b3",  "4096_b5",  "8192_b2",    "6000_b2",     "6250_b2",    "8x8_b5",    "33x20_b3",    "20x33_b2",
+                                "64x96_b2", "1x40_b3",  "40x1_b3",    "17x5x12_b2",  "6x34x18_b2", "3x1x20_b2", "16x32x64_b1", "2x3x7_b4",
+                                "5001_b2",  "398_b9",   "211_b9",     "526_b3",      "12_b40",     "4_b100",    "15_b70",      "50_b37",
+                                "16x32_b5", "32x35_b3", "8x16x37_b2", "45x48x17_b1", "64x36x16_b1"}) {
         for (const norm factor : {norm::backward, norm::ortho, norm::forward}) add(kind::c2c, type, shape, {.norm = factor});
         add(kind::r2c, type, shape, {});
         add(kind::c2r, type, shape, {});
@@ -278,6 +279,8 @@ inline const std::vector<fft_case>& host_cases() {
         add(what, type, "9000_b2", {.input = {{1}, 9000}, .output = {{2}, 1}});
         add(what, type, "12x20_b3", {.input = {{25, 1}, 320}, .output = {{2, 30}, 700}});
         add(what, type, "5x12x20_b2", {.input = {{300, 25, 1}, 1600}, .output = {{1, 6, 80}, 1700}});
+        add(what, type, "16x32_b3", {.input = {{40, 1}, 700}, .output = {{35, 1}, 600}});
+        add(what, type, "4x16x20_b2", {.input = {{340, 21, 1}, 1600}, .output = {{400, 24, 1}, 1700}});
         add(what, type, "67_b20", {.input = {{20}, 1}, .output = {{1}, 67}});
         add(what, type, "10007_b1", {.input = {{2}, 0}, .output = {{1}, 0}});
       }
@@ -300,10 +303,11 @@ inline const std::vector<fft_case>& host_fault_cases() {
           made.push_back({"fft_" + kind + "_" + type + "_n" + rest, machine::whole, k_faults});
       }
     };
-    for (const char* shape : {"64_b40", "100_b20", "37_b20", "134_b20", "422_b20", "526_b18", "4096_b2", "48x32_b2", "6x20x24_b1",
-                              "10007_b1", "8_b300", "16_b330", "32_b70", "16_b5", "12_b100", "5_b300", "7_b20", "15_b40", "20_b41"})
+    for (const char* shape : {"64_b40",     "100_b20",  "37_b20", "134_b20",  "422_b20",  "526_b18",    "4096_b2",    "48x32_b2",
+                              "6x20x24_b1", "10007_b1", "8_b300", "16_b330",  "32_b70",   "16_b5",      "12_b100",    "5_b300",
+                              "7_b20",      "15_b40",   "20_b41", "16x32_b3", "30x37_b2", "4x16x32_b2", "6x20x25_b2", "50x42x24_b1"})
       add("c2c", std::string(shape) + "_fwd");
-    for (const char* shape : {"128_b18", "40x33_b1", "6x20x24_b1", "6000_b2", "1155_b19", "4095_b2"})
+    for (const char* shape : {"128_b18", "40x33_b1", "6x20x24_b1", "6000_b2", "1155_b19", "4095_b2", "16x34_b2", "6x20x25_b2"})
       add("r2c", std::string(shape) + "_fwd");
     for (const char* shape : {"90_b18", "6x20x24_b1", "6000_b2", "4095_b2", "1155_b19"}) add("c2r", std::string(shape) + "_inv");
     return made;

@@ -141,7 +141,8 @@ const std::vector<run_of_case>& fault_runs() {
 }
 
 std::vector<run_of_case> flip_runs() {
-  return both({"fft_c2c_f32_n256_b16_fwd", "fft_c2c_f64_n256_b16_fwd"}, test::sampled() ? 200 : 3000, test::sampled() ? 200 : 1000);
+  return both({"fft_c2c_f32_n256_b16_fwd", "fft_c2c_f64_n256_b16_fwd", "fft_c2c_f32_n64x64_b1_fwd", "fft_c2c_f64_n12x15x24_b1_fwd"},
+              test::sampled() ? 200 : 3000, test::sampled() ? 200 : 1000);
 }
 
 std::vector<run_of_case> persistent_runs() { return both({"fft_c2c_f32_n64_b20_fwd", "fft_c2c_f64_n64_b20_fwd"}); }
@@ -151,8 +152,8 @@ std::vector<run_of_case> many_tile_runs() { return both({"fft_c2c_f32_n64_b200_f
 std::vector<run_of_case> allocation_runs() {
   return both({"fft_c2c_f32_n1_b3_fwd", "fft_c2c_f32_n64_b40_fwd", "fft_c2c_f64_n134_b20_fwd", "fft_c2c_f64_n263_b9_inv",
                "fft_c2c_f32_n8192_b2_fwd", "fft_c2c_f64_n8192_b9_inv", "fft_c2c_f32_n10007_b1_fwd", "fft_c2c_f32_n48x32_b40_fwd",
-               "fft_c2c_f64_n6x20x24_b1_fwd", "fft_r2c_f32_n90_b18_fwd", "fft_r2c_f64_n33_b9_fwd", "fft_c2r_f32_n90_b18_inv",
-               "fft_c2r_f64_n35_b9_inv", "fft_r2c_f64_n12x18_b3_fwd", "fft_c2r_f32_n12x18_b3_inv"});
+               "fft_c2c_f64_n6x20x24_b1_fwd", "fft_c2c_f64_n40x56x16_b1_fwd", "fft_r2c_f32_n90_b18_fwd", "fft_r2c_f64_n33_b9_fwd",
+               "fft_c2r_f32_n90_b18_inv", "fft_c2r_f64_n35_b9_inv", "fft_r2c_f64_n12x18_b3_fwd", "fft_c2r_f32_n12x18_b3_inv"});
 }
 
 }  // namespace ballast::fft

@@ -158,6 +158,22 @@ TEST(fft_weights, are_found_for_every_length) {
   }
 }
 
+// Axes whose weights are multiplied by those of other axes: their inputs have a larger response, their other numbers the usual one.
+TEST(fft_weights, of_inputs_are_found_for_every_length) {
+  const std::int64_t step = test::sampled() ? 53 : 7;
+  for (std::int64_t n = 2; n <= 2048; n += n < 150 ? 1 : step) {
+    if (!cpu::is_direct(n)) continue;
+    const output_weights chosen = choose_weights(form::complex, n, 1, k_least_joint_input);
+    EXPECT_GE(chosen.least_response, k_least_response) << n;
+    double least = 1e300;
+    for (const input_response& each : input_responses(form::complex, n, chosen)) {
+      const number sums[2] = {each.real[0] + each.real[1], each.real[0] - each.real[1]};
+      least = std::min(least, std::max(std::abs(sums[0]), std::abs(sums[1])) / std::sqrt(static_cast<double>(n)));
+    }
+    EXPECT_GE(least, k_least_joint_input) << n;
+  }
+}
+
 // ---- Lines ----
 
 // A tile of one line in all lanes, run with a change of one number in each lane and compared as the library does.

@@ -27,7 +27,7 @@ namespace {
 const kernel_table<T>* table_for_target() {
   // clang-format off
   static const kernel_table<T> table = {
-      W, load_rows, load_columns, load_blocks, sum_tile, sum_outputs, set_thresholds,
+      W, load_rows, load_columns, load_blocks, sum_tile, sum_outputs, fold_sums, set_thresholds,
       compare, store_rows, store_columns, join_rows, seal_blocks, seal_rows, extend_seals,
       stage, multiply_rows, twiddle_rows, twiddled_stage, scale_rows, permute_rows, mix_rows,
       split_real, join_real, real_stage, mirror_rows, shape_of_short, short_lines, load_groups,

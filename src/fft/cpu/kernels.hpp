@@ -31,6 +31,21 @@ struct alignas(64) lane_sums {
   std::uint64_t parity[8];      // the parity of all summed numbers (parity.hpp), in parts: see parity_of
 };
 
+// Sums of lanes for both weight vectors of two axes: number 2i + j belongs to vector i of one axis and j of the other one. low: the
+// rounding error of high; used for double data only.
+struct alignas(64) folded_sums {
+  double high[8][k_max_lanes];  // re and im of each
+  double low[8][k_max_lanes];
+};
+
+// Weights of neighbouring lanes for both vectors of an axis, or their conjugates. same: the first one belongs to all lanes.
+struct lane_weights {
+  const double* re[2] = {};
+  const double* im[2] = {};
+  bool conjugate = false;
+  bool same = false;
+};
+
 // One comparison for each lane and weight vector, the vector form of abft::guarded_threshold and abft::verify.
 struct alignas(64) lane_verdicts {
   double value[k_max_lanes];           // thresholds
@@ -318,6 +333,9 @@ struct kernel_table {
                               std::int64_t seal_stride, const encoder<T>& encode);
   void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode);    // starts from zero
   void (*sum_outputs)(const T* tile, std::int64_t rows, const output_sum<T>& of);  // starts from zero
+
+  // Adds the sums of both vectors of an axis, times the weights of their lanes on another axis, to `to`.
+  void (*fold_sums)(const lane_sums& sums, const lane_weights& by, folded_sums& to);
 
   // Both copies of the threshold of each lane. Returns false if some of the `used` squares are outside [low, high] or NaN.
   bool (*set_thresholds)(const lane_sums& input, int used, const lane_limits& by, double low, double high, lane_verdicts& to);

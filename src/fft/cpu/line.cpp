@@ -59,12 +59,13 @@ std::vector<int> radices(std::int64_t n) {
 bool is_direct(std::int64_t n) { return convolved_part(n) == 1; }
 
 template <class T>
-line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum, bool has_along)
+line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum, bool has_along, std::int64_t together,
+              double inputs)
     : form_(what), half_spectrum_(half_spectrum), points_(static_cast<double>(n)) {
-  length_ = what == form::complex ? n : n / 2;
+  length_ = what == form::complex ? core::checked_product(n, together) : n / 2;
   rows_in_ = what == form::real_inverse ? length_ + 1 : length_;
   rows_out_ = what == form::real_forward ? length_ + 1 : length_;
-  std::int64_t points = length_;  // points of each complex transform
+  std::int64_t points = length_ / together;  // points of each complex transform
   if (what != form::complex && n % 2 == 1) {
     make_real_stage(n);
     points = n / real_.radix;
@@ -74,7 +75,7 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
     for (std::int64_t k = 0; k <= length_; ++k) append(split_, root_of_unity<wide<T>>(k, n));
   }
   const std::int64_t convolved = convolved_part(points);
-  make_stages({points}, length_, real_.transforms, plan_);
+  make_stages({points}, length_, together * real_.transforms, plan_);
   if (is_cyclic(convolved))
     make_convolution_of_prime(convolved);
   else if (convolved > 1)
@@ -92,8 +93,8 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
     butterflies_ += points;
   }
   rows_scratch_ = std::max({rows_in_, rows_out_, length_, convolution_.padded});
-  if (protect) make_weights(n, stream);
-  if (has_along && !half_spectrum && real_.radix == 1 && along_line<T>::exists(length_, what != form::complex))
+  if (protect) make_weights(n, stream, inputs);
+  if (has_along && together == 1 && !half_spectrum && real_.radix == 1 && along_line<T>::exists(length_, what != form::complex))
     along_.emplace(what, n, input_weights_, output_weights_);
 }
 
@@ -184,8 +185,8 @@ void line<T>::make_convolution_of_prime(std::int64_t p) {
 }
 
 template <class T>
-void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
-  const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream), rows_out_);
+void line<T>::make_weights(std::int64_t n, std::uint64_t stream, double inputs) {
+  const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream, inputs), rows_out_);
   // The stored half of a spectrum stands for the whole: the norm of the whole is up to √2 times the norm of the half.
   const bool half = form_ == form::real_inverse || half_spectrum_;
   limits_.sensitivity = (half ? std::sqrt(2.0) : 1) * (convolution_.padded > 0 ? k_convolution_sensitivity : 1);

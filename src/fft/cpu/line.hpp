@@ -32,8 +32,11 @@ class line {
  public:
   // fft/tables/weights.hpp defines the rows of a tile for each `kind`. `stream` makes the weights of the lines of one problem independent.
   // Without `protect` there are no weights. half_spectrum: the input is the n/2 + 1 rows of a complex line of odd length n; expand_spectrum
-  // computes the other rows in the tile, after the n/2 + 1 rows were encoded. Without has_along there is no `along`.
-  line(form kind, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false, bool has_along = true);
+  // computes the other rows in the tile, after the n/2 + 1 rows were encoded. Without has_along there is no `along`. together: a tile has
+  // so many complex lines without convolutions; element j of line i is its row j · together + i. Such tiles have no weights and no `along`.
+  // inputs: the least response of the inputs.
+  line(form kind, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false, bool has_along = true,
+       std::int64_t together = 1, double inputs = k_least_response);
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns the one that holds the result (rows_out
   // rows). Prefetches `ahead` meanwhile. `swapped` exchanges the roles of the halves of the rows: the inverse transform. Real forms have a
@@ -89,7 +92,7 @@ class line {
   void make_real_stage(std::int64_t n);
   void make_convolution(std::int64_t p);
   void make_convolution_of_prime(std::int64_t p);
-  void make_weights(std::int64_t n, std::uint64_t stream);
+  void make_weights(std::int64_t n, std::uint64_t stream, double inputs);
   T* run_all(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike, steps& at) const;
   template <class Run>
   void run_stage(const stage& now, T* x, std::int64_t rows_in, T* y, std::int64_t rows_out, steps& at, const striker<T>& strike,

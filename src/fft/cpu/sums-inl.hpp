@@ -250,6 +250,36 @@ void sum_outputs(const T* tile, std::int64_t rows, const output_sum<T>& of) {
     sum_halves<false, false, false>(tile, rows, of);
 }
 
+// ---- Sums of several axes ----
+
+void fold_sums(const lane_sums& sums, const lane_weights& by, folded_sums& to) {
+  const hn::CappedTag<double, k_max_lanes> d;
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(d));
+  for (int l = 0; l < W; l += lanes) {
+    for (int i = 0; i < 2; ++i) {
+      const auto re = hn::Load(d, sums.high[2 * i] + l), im = hn::Load(d, sums.high[2 * i + 1] + l);
+      for (int j = 0; j < 2; ++j) {
+        const auto wr = by.same ? hn::Set(d, by.re[j][0]) : hn::LoadU(d, by.re[j] + l);
+        const auto given = by.same ? hn::Set(d, by.im[j][0]) : hn::LoadU(d, by.im[j] + l);
+        const auto wi = by.conjugate ? hn::Neg(given) : given;
+        const auto add = [&](int part, auto product, auto rest) HWY_ATTR {
+          double* const high = to.high[2 * (2 * i + j) + part] + l;
+          const auto x = hn::Load(d, high), s = hn::Add(x, product);
+          hn::Store(s, d, high);
+          if constexpr (sizeof(T) == 8) {
+            const auto z = hn::Sub(s, x), e = hn::Add(hn::Sub(x, hn::Sub(s, z)), hn::Sub(product, z));
+            double* const low = to.low[2 * (2 * i + j) + part] + l;
+            hn::Store(hn::Add(hn::Load(d, low), hn::Add(e, rest())), d, low);
+          }
+        };
+        const auto rest = [&](int part) HWY_ATTR { return hn::Load(d, sums.low[2 * i + part] + l); };
+        add(0, hn::NegMulAdd(wi, im, hn::Mul(wr, re)), [&] HWY_ATTR { return hn::NegMulAdd(wi, rest(1), hn::Mul(wr, rest(0))); });
+        add(1, hn::MulAdd(wi, re, hn::Mul(wr, im)), [&] HWY_ATTR { return hn::MulAdd(wi, rest(0), hn::Mul(wr, rest(1))); });
+      }
+    }
+  }
+}
+
 // ---- Verdicts ----
 
 bool set_thresholds(const lane_sums& input, int used, const lane_limits& by, double low, double high, lane_verdicts& to) {

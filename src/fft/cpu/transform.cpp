@@ -12,6 +12,7 @@
 #include "fft/cpu/long_real.hpp"
 #include "fft/cpu/one_pass.hpp"
 #include "fft/cpu/signal_pairs.hpp"
+#include "fft/cpu/whole_volume.hpp"
 #include "fft/cpu/tuning.hpp"
 #include "fft/cpu/volume.hpp"
 
@@ -23,7 +24,9 @@ std::unique_ptr<transform> make(const geometry& given, bool protect, const choic
   const geometry shape = with_short_axes_first(given);
   const line_split split{by.n1, by.n2};
   switch (by.how) {
-    case method::volume: return std::make_unique<volume<T>>(shape, std::nullopt, protect, by.share);
+    case method::volume:
+      if (whole_volume<T>::takes(shape)) return std::make_unique<whole_volume<T>>(shape, protect, by.share);
+      return std::make_unique<volume<T>>(shape, std::nullopt, protect, by.share);
     case method::matrix: return std::make_unique<volume<T>>(shape, split, protect, by.share);
     case method::half_matrix: return std::make_unique<long_real<T>>(shape, split, protect, by.share);
     case method::convolution: return std::make_unique<convolution<T>>(shape, protect);

@@ -40,14 +40,14 @@ class search {
   search(form what, std::int64_t n) : form_(what), n_(n), line_(what, n) {}
 
   // Returns the responses of the inputs to the weights a. Appends to `weak` the numbers whose response, the root of the summed squares of
-  // both halves, is below `least`.
-  array examine(const numbers& a, double least, std::vector<weak_spot>& weak) {
+  // both halves, is below `least`, or `inputs` if they are inputs.
+  array examine(const numbers& a, double least, double inputs, std::vector<weak_spot>& weak) {
     least_ = std::numeric_limits<double>::infinity();
     array now = outputs(a);
-    collect(now, line_.count(), least, weak);
+    collect(now, line_.count(), line_.count() == 0 ? std::max(least, inputs) : least, weak);
     for (std::size_t i = line_.count(); i-- > 0;) {
       now = line_.follow_back(i, now);
-      collect(now, i, least, weak);
+      collect(now, i, i == 0 ? std::max(least, inputs) : least, weak);
     }
     return now;
   }
@@ -173,14 +173,14 @@ output_weights draw_weights(form what, std::int64_t n, std::uint64_t stream) { r
 
 namespace {
 
-output_weights search_weights(form what, std::int64_t n, std::uint64_t stream) {
+output_weights search_weights(form what, std::int64_t n, std::uint64_t stream, double inputs) {
   constexpr int k_rounds = 8, k_sweeps = 60;
   search by(what, n);
   for (std::uint64_t round = 0; round < k_rounds; ++round) {
     output_weights made = drawn_for(what, n, stream, round);
     for (int sweep = 0; sweep < k_sweeps; ++sweep) {
       std::vector<weak_spot> weak;
-      (void)by.examine(made.a, k_least_response, weak);
+      (void)by.examine(made.a, k_least_response, inputs, weak);
       made.least_response = by.least();
       if (weak.empty()) return made;
       by.strengthen(weak, made.a);
@@ -191,17 +191,17 @@ output_weights search_weights(form what, std::int64_t n, std::uint64_t stream) {
 
 }  // namespace
 
-output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream) {
+output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream, double inputs) {
   // Caches a few results, since some lines take long to examine.
   constexpr std::size_t k_most = 64;
   static std::mutex mutex;
-  static std::map<std::tuple<form, std::int64_t, std::uint64_t>, output_weights> known;
-  const auto key = std::make_tuple(what, n, stream);
+  static std::map<std::tuple<form, std::int64_t, std::uint64_t, double>, output_weights> known;
+  const auto key = std::make_tuple(what, n, stream, inputs);
   {
     const std::lock_guard lock(mutex);
     if (const auto found = known.find(key); found != known.end()) return found->second;
   }
-  output_weights made = search_weights(what, n, stream);
+  output_weights made = search_weights(what, n, stream, inputs);
   const std::lock_guard lock(mutex);
   if (known.size() >= k_most) known.clear();
   known.emplace(key, made);
@@ -210,7 +210,7 @@ output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream) {
 
 std::vector<input_response> input_responses(form what, std::int64_t n, const output_weights& weights) {
   std::vector<weak_spot> weak;
-  const array seen = search(what, n).examine(weights.a, 0, weak);
+  const array seen = search(what, n).examine(weights.a, 0, 0, weak);
   std::vector<input_response> made(seen.effect.size());
   for (std::size_t k = 0; k < made.size(); ++k) {
     for (int v = 0; v < 2; ++v) {

@@ -30,10 +30,14 @@ constexpr std::int64_t second_half(std::int64_t rows) { return (rows + 1) / 2; }
 // The smallest least_response that choose_weights accepts.
 inline constexpr double k_least_response = 0.25;
 
+// That of the inputs of an axis whose weights are multiplied by those of other axes: a change inside of a line of the last one of three
+// axes meets two such factors, 1/2 in all, and a response of k_least_response.
+inline constexpr double k_least_joint_input = 0.7072;
+
 // Returns weights with at least k_least_response. `stream` makes the lines of one problem independent. Takes O(n log n) for each of a few
 // tries; powers of two need one try. The latest results are cached. Thread-safe. Throws std::runtime_error if no try succeeds; no length
-// that was tried so far threw (docs/design/fft.md).
-output_weights choose_weights(form kind, std::int64_t n, std::uint64_t stream);
+// that was tried so far threw (docs/design/fft.md). inputs: the least response of the inputs, if they need more than the other numbers.
+output_weights choose_weights(form kind, std::int64_t n, std::uint64_t stream, double inputs = k_least_response);
 
 // Returns the weights of the first of those tries without examining them: for lines whose numbers other checks verify as well.
 // least_response is 0.
