@@ -205,6 +205,10 @@ class builder {
     const side& real = from.real ? from : to;
     if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain || wanted_.fallback) return false;
     if (wanted_.check == check_form::composite || wanted_.check == check_form::thread) return false;
+    // So few reals are one butterfly as complex numbers, without the exchange of mirror images: on an H200 8 reals take 0.7 of the time,
+    // and errors of 6, 10 and 14 reals are at most cuFFT's instead of 1.1 times as large.
+    constexpr std::int64_t k_few = 16;
+    if (wanted_.shape.kind == kind::r2c && one.length <= k_few) return false;
     if (one.source_stride != 1 || one.target_stride != 1) return false;
     for (const std::size_t other : {0, 1}) {
       if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
