@@ -17,7 +17,6 @@
 #include "fft/cuda/plan/schedule.hpp"
 #include "fft/cuda/plan/tables.hpp"
 #include "fft/cuda/policy/choose_policy.hpp"
-#include "fft/cuda/policy/radices.hpp"
 #include "fft/cuda/policy/roots.hpp"
 #include "fft/cuda/policy/weights.hpp"
 #include "fft/tables/extended_precision_dft.hpp"
@@ -378,48 +377,6 @@ TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weigh
       EXPECT_NEAR(square_sum / numbers, 1, 0.01);
     }
   this->RecordProperty("least_response", std::to_string(least_of_all));
-}
-
-// The same for lines by the definition: inputs, sums and differences of two of them, and the cosine and sine terms of two outputs. Their
-// factors are those of the definition.
-TYPED_TEST(cuda_fft_tables, every_number_of_a_line_by_the_definition_is_seen_by_the_weights) {
-  using T = TypeParam;
-  int seen = 0;
-  for (int length = 29; length <= 127; length += 2) {
-    if (radix_before_definition(length, sizeof(T) == 8) != 1) continue;
-    ++seen;
-    SCOPED_TRACE(length);
-    const line_policy p = this->policy(length, false);
-    ASSERT_TRUE(p.by_definition());
-    const auto n = static_cast<std::size_t>(length), half = n / 2;
-    const auto weights = table_source<T>::checksum_weights(p);
-    std::array<std::vector<std::complex<long double>>, 2> outputs, inputs;
-    for (const std::size_t v : {0u, 1u}) {
-      for (int o = 0; o < length; ++o) outputs[v].push_back(weights_of(p, weights.verify, o)[v]);
-      inputs[v] = dft(outputs[v]);
-    }
-    const auto larger = [](const auto& of) { return static_cast<double>(std::max(std::abs(of(0)), std::abs(of(1)))); };
-    for (std::size_t k = 0; k < n; ++k)
-      EXPECT_GE(larger([&](std::size_t v) { return inputs[v][k]; }) / std::sqrt(length), 0.4) << "input " << k;
-    const double least = 0.5 / std::sqrt(std::sqrt(length));
-    for (std::size_t k = 1; k <= half; ++k) {
-      for (const long double sign : {1.0L, -1.0L}) {
-        EXPECT_GE(larger([&](std::size_t v) { return inputs[v][k] + sign * inputs[v][n - k]; }) / std::sqrt(2.0 * length), least) << k;
-        EXPECT_GE(larger([&](std::size_t v) { return outputs[v][k] + sign * outputs[v][n - k]; }) / std::sqrt(2), least) << k;
-      }
-    }
-    const auto factors = table_source<T>::stage_twiddles(p);
-    constexpr std::size_t pairs = k_definition_pairs;
-    ASSERT_EQ(factors.size(), 2 * pairs * half * (half / pairs + 1));
-    for (std::size_t m = 0; m < factors.size() / (2 * half); ++m) {
-      for (std::size_t k = 1; k <= half; ++k) {
-        const auto wanted =
-            m > half ? std::complex<long double>(0) : fft::root_of_unity<long double>(static_cast<std::int64_t>(m * k), length);
-        ASSERT_LE(std::abs(number_at(factors, (m / pairs * half + k - 1) * pairs + m % pairs) - wanted), 2 * this->u) << m << ' ' << k;
-      }
-    }
-  }
-  EXPECT_EQ(seen, sizeof(T) == 8 ? 22 : 20);
 }
 
 // Two weights see an element of the spectrum of reals: that of its output and that of the mirror image (sum_spectrum in line_sums.cuh). A

@@ -12,9 +12,9 @@
 #include "fft/cpu/long_real.hpp"
 #include "fft/cpu/one_pass.hpp"
 #include "fft/cpu/signal_pairs.hpp"
-#include "fft/cpu/whole_volume.hpp"
 #include "fft/cpu/tuning.hpp"
 #include "fft/cpu/volume.hpp"
+#include "fft/cpu/whole_volume.hpp"
 
 namespace ballast::fft::cpu {
 namespace {
