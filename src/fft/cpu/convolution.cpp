@@ -2,10 +2,13 @@
 #include "fft/cpu/convolution.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include <ballast/error.hpp>
 
@@ -126,6 +129,15 @@ void copy_numbers(const T* from, std::int64_t count, T* to, bool conjugate) {
   }
 }
 
+// Calls body(i, z) for each number z that signal `number` stores at element i of the output: y, or its conjugates for an inverse transform.
+template <class T, class Body>
+void each_result(const side& to, const core::vector<std::complex<T>>& y, std::int64_t number, direction way, const Body& body) {
+  for (std::int64_t k = 0; k < to.length[2]; ++k) {
+    const std::complex<T> z = y[static_cast<std::size_t>(k)];
+    body(number * to.distance + k * to.stride[2], way == direction::inverse ? std::conj(z) : z);
+  }
+}
+
 template <class T>
 std::uint64_t hash(const core::vector<std::complex<T>>& z) {
   abft::result_hash made;
@@ -211,6 +223,7 @@ void convolution<T>::run_signal(const item& one, T* out, workspace& memory) cons
   place& mine = *memory.places[at(slot)];
   if (how.protection == protection::off) {
     compute(one, memory);
+    scatter(mine.y, one.number, how.direction, out);
   } else {
     const auto once = [&](int number) -> std::optional<abft::finding> {
       const encoded input = encode(one, mine.x);
@@ -226,8 +239,14 @@ void convolution<T>::run_signal(const item& one, T* out, workspace& memory) cons
       return now;
     };
     if (run::attempt(how.seen, how.protection, "fft.end_to_end", slot, once) == abft::outcome::uncorrectable) return;
+    // The stored numbers must be the verified ones, or they are stored again.
+    const auto store = [&](int) -> std::optional<abft::finding> {
+      scatter(mine.y, one.number, how.direction, out);
+      const bool same = is_stored(mine.y, one.number, how.direction, out);
+      return abft::finding{.word = same ? abft::k_pass : abft::k_fail, .residual = same ? 0.0 : 1.0, .index = one.number};
+    };
+    (void)run::attempt(how.seen, how.protection, "fft.output", slot, store);
   }
-  scatter(mine.y, one.number, how.direction, out);
 }
 
 // Loads a signal. An inverse transform is the conjugate of the transform of the conjugate, so it loads conjugates.
@@ -255,16 +274,29 @@ void convolution<T>::scatter(const signal& y, std::int64_t number, direction way
     copy_numbers(reinterpret_cast<const T*>(y.data()), to.length[2], out + 2 * number * to.distance, way == direction::inverse);
     return;
   }
-  for (std::int64_t k = 0; k < to.length[2]; ++k) {
-    const std::int64_t i = number * to.distance + k * to.stride[2];
-    const std::complex<T> z = way == direction::inverse ? std::conj(y[at(k)]) : y[at(k)];
+  each_result(to, y, number, way, [&](std::int64_t i, const std::complex<T>& z) {
     if (to.real) {
       out[i] = z.real();
     } else {
       out[2 * i] = z.real();
       out[2 * i + 1] = z.imag();
     }
-  }
+  });
+}
+
+// Returns whether the output has the bits of the results.
+template <class T>
+bool convolution<T>::is_stored(const signal& y, std::int64_t number, direction way, const T* out) const {
+  using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // no load is replaced by what was stored
+  const bool real = shape_.output.real;
+  word changed = 0;
+  const auto compare = [&](T stored, T result) { changed |= std::bit_cast<word>(stored) ^ std::bit_cast<word>(result); };
+  each_result(shape_.output, y, number, way, [&](std::int64_t i, const std::complex<T>& z) {
+    compare(out[real ? i : 2 * i], z.real());
+    if (!real) compare(out[2 * i + 1], z.imag());
+  });
+  return changed == 0;
 }
 
 // Uses x as scratch: compute() reads the signal again, so that the check does not depend on the copy that compute() works on.

@@ -66,6 +66,7 @@ class convolution final : public transform {
   bool transform_long(const item& one, direction way, workspace& memory, int which) const;
   abft::finding verify(const item& one, const encoded& input, const signal& y) const;
   void scatter(const signal& y, std::int64_t number, direction way, T* out) const;
+  bool is_stored(const signal& y, std::int64_t number, direction way, const T* out) const;
 
   // Counts of one signal: the tiles of the two long transforms, plus the signal itself as one more.
   std::int64_t tiles_of_signal() const { return 2 * inner_->tiles_of_signal() + 1; }
