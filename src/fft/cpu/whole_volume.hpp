@@ -15,24 +15,12 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "core/exact_sum.hpp"
 #include "fft/cpu/volume.hpp"
 
 namespace ballast::fft::cpu {
 
-// A sum of doubles with its rounding error.
-struct exact_sum {
-  double high = 0, low = 0;
-
-  void add(double y) {
-    const double s = high + y, z = s - high;
-    low += (high - (s - z)) + (y - z);
-    high = s;
-  }
-  void add(const exact_sum& other) {
-    add(other.high);
-    low += other.low;
-  }
-};
+using core::exact_sum;
 
 // The sums of a signal: re and im for each choice of a vector for each axis, the last axis fastest. Signals of two axes have the first
 // four.

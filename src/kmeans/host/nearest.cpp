@@ -4,27 +4,19 @@
 #include <cmath>
 #include <limits>
 
+#include "core/exact_sum.hpp"
+
 namespace ballast::kmeans::host {
 
 namespace {
 
-// An unevaluated sum of two doubles, about twice as precise as one.
-struct pair_sum {
-  double high = 0, low = 0;
+using core::exact_sum;
 
-  // Adds `value` and keeps the rounding error (Knuth, TwoSum).
-  void add(double value) {
-    const double sum = high + value, part = sum - high;
-    low += (high - (sum - part)) + (value - part);
-    high = sum;
-  }
-  bool less(const pair_sum& other) const {
-    pair_sum difference{high, low};
-    difference.add(-other.high);
-    difference.low -= other.low;
-    return difference.high + difference.low < 0;
-  }
-};
+bool less(const exact_sum& one, const exact_sum& other) {
+  exact_sum difference = one;
+  difference.add({-other.high, -other.low});
+  return difference.high + difference.low < 0;
+}
 
 // A row of the points as they were given: of a matrix, or with the zeros of a sparse one.
 template <class T>
@@ -48,10 +40,10 @@ double plain_distance(const source<T>& from, const given_row<T>& row, const T* c
 }
 
 // Returns ‖x − c‖² with the rounding errors of every operation but the last ones.
-pair_sum precise_distance(const source<double>& from, const given_row<double>& row, const double* c) {
-  pair_sum sum;
+exact_sum precise_distance(const source<double>& from, const given_row<double>& row, const double* c) {
+  exact_sum sum;
   for (std::int64_t f = 0; f < from.points.columns; ++f) {
-    pair_sum difference{row[f] * from.scale};
+    exact_sum difference{row[f] * from.scale};
     difference.add(-from.shift[at(f)]);
     difference.add(-c[f]);
     const double d = k_lift<double> * (difference.high + difference.low);
@@ -79,11 +71,11 @@ std::int64_t nearest_of(const source<T>& from, const given_row<T>& row, const T*
   if constexpr (sizeof(T) == 8) {
     const double near = least * (1 + 4 * static_cast<double>(n + 4) * abft::unit_roundoff<double>);
     std::int64_t best = -1;
-    pair_sum smallest;
+    exact_sum smallest;
     for (std::int64_t j = 0; j < k; ++j) {
       if (!may(j) || !(plain_distance(from, row, centroids + j * n) <= near)) continue;
-      const pair_sum distance = precise_distance(from, row, centroids + j * n);
-      if (best >= 0 && !distance.less(smallest)) continue;
+      const exact_sum distance = precise_distance(from, row, centroids + j * n);
+      if (best >= 0 && !less(distance, smallest)) continue;
       smallest = distance;
       best = j;
     }
